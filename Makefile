@@ -1,0 +1,111 @@
+# leader_election: how it is built, installed and tested.
+#
+#	make && make install	build and install for the server that PG_CONFIG names
+#	make test		install from the distribution what is missing, build, run every test
+#	make demo		the same preparation, then the demonstration
+#	make installcheck	regress, isolation and TAP against what is installed
+#	make mutants		show that the tests notice broken promises
+#	make indent		lay out the C sources
+#
+# "test" and "demo" start from a machine that has nothing but git, make and root
+# or sudo, so this file must also be readable by make where pg_config is absent.
+
+EXTENSION   = leader_election
+MODULE_big  = leader_election
+PGFILEDESC  = "leader_election - leader election with leases and fenced writes"
+
+OBJS = \
+	$(WIN32RES) \
+	src/arguments.o \
+	src/change.o \
+	src/clock.o \
+	src/election.o \
+	src/epoch.o \
+	src/fence.o \
+	src/guc.o \
+	src/leader_election.o \
+	src/lock.o \
+	src/place.o \
+	src/protect.o \
+	src/relations.o \
+	src/rights.o \
+	src/setting.o \
+	src/shmem.o \
+	src/sqlfuncs.o \
+	src/status.o \
+	src/store.o \
+	src/token.o
+
+DATA = \
+	sql/leader_election--1.0.sql
+
+# Tests, in the order in which they run.  sql/ also holds the install scripts,
+# told apart by the double hyphen.
+REGRESS = \
+	api
+
+ISOLATION = \
+	fence_takeover
+
+TAP_TESTS    = 1
+PROVE_TESTS ?= test/t/*.pl
+
+REGRESS_OPTS   = --load-extension=leader_election
+ISOLATION_OPTS = --inputdir=$(srcdir)/test/isolation --load-extension=leader_election
+
+# Where this file lies, which is not the current directory in a VPATH build.
+here := $(dir $(lastword $(MAKEFILE_LIST)))
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+
+# pg_config, and in some distributions pgxs.mk, come with the client programs:
+# what tells is whether the server's headers are there.
+ifneq ($(wildcard $(shell $(PG_CONFIG) --includedir-server 2>/dev/null)/postgres.h),)
+
+include $(PGXS)
+
+# Packaged PGXS is configured without dependency tracking: without this, an
+# object would outlive a change of a struct in a header.
+$(OBJS) $(OBJS:.o=.bc): $(wildcard $(srcdir)/src/*.h)
+
+# A VPATH build starts in an empty directory.
+$(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
+$(CURDIR)/src:
+	$(MKDIR_P) $@
+
+else
+
+all install installdirs uninstall clean distclean installcheck:
+	@echo 'leader_election: no PostgreSQL server headers for PG_CONFIG=$(PG_CONFIG).' >&2
+	@echo 'On Debian install postgresql-server-dev-NN, where NN is the major version of the server' >&2
+	@echo '(15 on Debian 12, 17 on Debian 13), or name its pg_config: make PG_CONFIG=/path/to/pg_config.' >&2
+	@echo '"make test" and "make demo" install what they need by themselves.' >&2
+	@exit 1
+
+.PHONY: all install installdirs uninstall clean distclean installcheck
+
+endif
+
+test:
+	@$(here)test/run
+
+demo:
+	@$(here)demo/run
+
+mutants:
+	@$(here)test/run mutants
+
+# pgindent is the layout that is meant; clang-format comes close where
+# PostgreSQL's own tool is not at hand.
+indent:
+	@cd $(here) && \
+	if command -v pgindent >/dev/null; then \
+		pgindent --typedefs=typedefs.list src; \
+	elif command -v clang-format >/dev/null; then \
+		clang-format -i src/*.[ch]; \
+	else \
+		echo 'leader_election: neither pgindent nor clang-format found' >&2; exit 1; \
+	fi
+
+.PHONY: test demo mutants indent

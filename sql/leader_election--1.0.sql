@@ -1,0 +1,174 @@
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION leader_election" to load this file. \quit
+
+-- Internal tables and sequences.  They are written by the extension's C code
+-- only; nobody needs or has rights on them but their owner.
+
+CREATE TABLE leader_election_state (
+    election text COLLATE "C" NOT NULL PRIMARY KEY,
+    epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 9007199254740992),
+    terms bigint NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    ttl bigint NOT NULL CHECK (ttl > 0),
+    kind "char" NOT NULL,
+    owner name NOT NULL,
+    holder text COLLATE "C"
+) WITH (fillfactor = 50);
+SELECT pg_catalog.pg_extension_config_dump('leader_election_state', '');
+COMMENT ON TABLE leader_election_state IS
+'internal: one row for each election, with its newest term';
+
+CREATE TABLE leader_election_metadata (
+    election text COLLATE "C" NOT NULL PRIMARY KEY,
+    epoch bigint NOT NULL,
+    metadata jsonb
+) WITH (fillfactor = 50);
+SELECT pg_catalog.pg_extension_config_dump('leader_election_metadata', '');
+COMMENT ON TABLE leader_election_metadata IS
+'internal: what a leader published about itself; counts for the term with that epoch only';
+
+CREATE SEQUENCE leader_election_epoch MINVALUE 0 MAXVALUE 9007199254740991;
+SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch', '');
+GRANT USAGE ON SEQUENCE leader_election_epoch TO PUBLIC;
+COMMENT ON SEQUENCE leader_election_epoch IS
+'the last epoch drawn; a role with USAGE on it may create elections';
+
+CREATE SEQUENCE leader_election_epoch_identity MINVALUE 0;
+SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_identity', '');
+COMMENT ON SEQUENCE leader_election_epoch_identity IS
+'internal: the server and timeline on which the last epoch was drawn';
+
+CREATE SEQUENCE leader_election_epoch_offset MINVALUE 0;
+SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_offset', '');
+COMMENT ON SEQUENCE leader_election_epoch_offset IS
+'internal: what epochs are ahead of the clock, by promotions and restores';
+
+-- Leases
+
+CREATE FUNCTION leader_acquire(
+    election text,
+    holder text,
+    ttl interval DEFAULT NULL,
+    wait interval DEFAULT '0',
+    metadata jsonb DEFAULT NULL,
+    OUT is_leader boolean,
+    OUT epoch bigint,
+    OUT leader text,
+    OUT expires_in interval,
+    OUT step_down_after interval,
+    OUT retry_after interval)
+AS 'MODULE_PATHNAME', 'le_leader_acquire'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_acquire(text, text, interval, interval, jsonb) IS
+'acquire leadership of an election, or renew it as the same holder';
+
+-- A type, as an argument and a column are both called epoch.
+CREATE TYPE leader_answer AS (
+    is_leader boolean,
+    epoch bigint,
+    leader text,
+    expires_in interval,
+    step_down_after interval,
+    retry_after interval);
+COMMENT ON TYPE leader_answer IS
+'the answer to a renewal: the columns of leader_acquire()';
+
+CREATE FUNCTION leader_renew(election text, epoch bigint)
+RETURNS leader_answer
+AS 'MODULE_PATHNAME', 'le_leader_renew'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_renew(text, bigint) IS
+'extend the lease of a term';
+
+CREATE FUNCTION leader_renew_all(holder text)
+RETURNS TABLE (election text, epoch bigint, expires_in interval)
+AS 'MODULE_PATHNAME', 'le_leader_renew_all'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_renew_all(text) IS
+'extend all leases of a holder';
+
+CREATE FUNCTION leader_release(election text, epoch bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'le_leader_release'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_release(text, bigint) IS
+'end a term; true if this call ended it';
+
+CREATE FUNCTION leader_check(election text, epoch bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'le_leader_check'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_check(text, bigint) IS
+'is this epoch current, and has its lease not run out?';
+
+CREATE FUNCTION leader_set_metadata(election text, epoch bigint, metadata jsonb)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'le_leader_set_metadata'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_set_metadata(text, bigint, jsonb) IS
+'publish something about the leader for as long as this term lasts; null removes it';
+
+-- Fencing
+
+CREATE FUNCTION leader_fence(election text, epoch bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'le_leader_fence'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_fence(text, bigint) IS
+'fence the current transaction: it fails now or at commit if the epoch is not current';
+
+CREATE FUNCTION leader_fence_check()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'le_leader_fence_check'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_fence_check() IS
+'trigger that refuses a write without a current epoch; arguments: election [, epoch column]';
+
+CREATE FUNCTION leader_protect(
+    relation regclass,
+    election text,
+    epoch_column name DEFAULT NULL,
+    replica boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME', 'le_leader_protect'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_protect(regclass, text, name, boolean) IS
+'refuse writes to a table without a current epoch of the election';
+
+CREATE FUNCTION leader_unprotect(relation regclass)
+RETURNS void
+AS 'MODULE_PATHNAME', 'le_leader_unprotect'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_unprotect(regclass) IS
+'undo leader_protect';
+
+-- Seeing
+
+CREATE FUNCTION leader_election_status(
+    OUT election text,
+    OUT leader text,
+    OUT epoch bigint,
+    OUT kind text,
+    OUT state text,
+    OUT ttl interval,
+    OUT expires_in interval,
+    OUT acquired_at timestamptz,
+    OUT owner text,
+    OUT terms bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'le_leader_election_status'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_election_status() IS
+'internal: the rows behind the view leader_status';
+
+CREATE VIEW leader_status AS
+SELECT s.election, s.leader, s.epoch, s.kind, s.state,
+       CASE WHEN s.epoch IS NOT NULL THEN false END AS paused,
+       s.ttl, s.expires_in, s.acquired_at, m.metadata, s.owner, s.terms,
+       NULL::integer AS pid
+FROM leader_election_status() s
+LEFT JOIN leader_election_metadata m
+       ON m.election = s.election AND m.epoch = s.epoch AND s.leader IS NOT NULL;
+COMMENT ON VIEW leader_status IS
+'every election, and who leads it for how long';
+GRANT SELECT ON leader_status TO PUBLIC;

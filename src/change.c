@@ -1,0 +1,287 @@
+/*-------------------------------------------------------------------------
+ *
+ * change.c
+ *	  What the current transaction has done to elections.
+ *
+ * A change is in the row when it is made, and in shared memory only when it
+ * has been decided:
+ *	  at pre-commit		the place of an ended term is closing
+ *	  after commit		an ended one is free, a granted one open
+ *	  after abort		a closing one is open again, a granted one free
+ * Each change belongs to the nesting level that made it, and goes with the
+ * subtransaction that is rolled back.
+ *
+ * The list lives in TopTransactionContext, which still stands when the
+ * callbacks for commit and abort run; those allocate nothing.
+ *
+ * A transaction that changes an election keeps everybody else from it, so it
+ * may not sit there: a timer ends the backend, busy or idle, at the earliest
+ * of its changes' time limits.  The server stops all timers at each error, so
+ * it is set anew when a subtransaction aborts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "storage/condition_variable.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/timeout.h"
+
+#include "change.h"
+#include "clock.h"
+#include "compat.h"
+#include "place.h"
+#include "shmem.h"
+
+typedef struct Change
+{
+	LeChangeKind kind;
+	LeKey		key;
+	int64		until;
+	int			level;			/* GetCurrentTransactionNestLevel() */
+} Change;
+
+static List *changes = NIL;		/* of Change, oldest first */
+
+/*
+ * Ends this backend as an administrator would.  A signal to ourselves is what
+ * works in every state, waiting for the client included.
+ */
+static void
+end_sitter(void)
+{
+	kill(MyProcPid, SIGTERM);
+}
+
+/* Sets the timer to the earliest limit, or stops it if there is none. */
+static void
+set_timer(void)
+{
+	static bool registered = false;
+	static TimeoutId timer;
+	int64		until = PG_INT64_MAX;
+	ListCell   *lc;
+
+	foreach(lc, changes)
+		until = Min(until, ((Change *) lfirst(lc))->until);
+
+	if (!registered)
+	{
+		if (changes == NIL)
+			return;
+		timer = RegisterTimeout(USER_TIMEOUT, end_sitter);
+		registered = true;
+	}
+	if (changes != NIL)
+		enable_timeout_after(timer, Max((int) le_clock_ms_until(until), 1));
+	else
+		disable_timeout(timer, false);
+}
+
+void
+le_change_note(LeChangeKind kind, const LeKey *key, int64 until)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	Change	   *change = palloc(sizeof(Change));
+
+	change->kind = kind;
+	change->key = *key;
+	change->key.election = pstrdup(key->election);
+	change->until = until;
+	change->level = GetCurrentTransactionNestLevel();
+	changes = lappend(changes, change);
+	MemoryContextSwitchTo(old);
+	le_generation++;
+	set_timer();
+}
+
+static bool
+has_change(LeChangeKind kind, const LeKey *key)
+{
+	ListCell   *lc;
+
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		if (change->kind == kind && change->key.epoch == key->epoch &&
+			change->key.rel == key->rel &&
+			strcmp(change->key.election, key->election) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+le_change_begun(const LeKey *key)
+{
+	return has_change(LE_CHANGE_BEGUN, key);
+}
+
+bool
+le_change_ended(const LeKey *key)
+{
+	return has_change(LE_CHANGE_ENDED, key);
+}
+
+bool
+le_change_any(void)
+{
+	return changes != NIL;
+}
+
+/* Calls a transition for each change of a kind. */
+static void
+for_each(LeChangeKind kind, void (*transition) (const LeKey *key))
+{
+	ListCell   *lc;
+
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		if (change->kind == kind)
+			transition(&change->key);
+	}
+}
+
+static void
+forget_changes(void)
+{
+	changes = NIL;
+	set_timer();
+	le_generation++;
+}
+
+/*
+ * May raise errors.  The last thing before the commit proper, after the
+ * tokens were found current.
+ */
+void
+le_change_pre_commit(void)
+{
+	List	   *decided = changes;
+
+	if (changes == NIL)
+		return;
+
+	/*
+	 * Nobody may be told of a term that a crash could undo.  The session's
+	 * own value returns at the end of the transaction.
+	 */
+	if (synchronous_commit < SYNCHRONOUS_COMMIT_ON)
+		(void) set_config_option("synchronous_commit", "on", PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0,
+								 false);
+
+	for_each(LE_CHANGE_ENDED, le_place_closing);
+
+	/* From here on it is committing, and may wait for a standby. */
+	changes = NIL;
+	set_timer();
+	changes = decided;
+}
+
+/*
+ * Was the wait for synchronous standbys cut short?  Then the term that was
+ * granted counts only when they have caught up.
+ */
+static bool
+commit_unacknowledged(void)
+{
+	return le_sync_standbys_defined() &&
+		le_place_acknowledged() < XactLastCommitEnd;
+}
+
+/*
+ * The client must not take the end of a cancelled wait for a success, so it
+ * gets no answer at all, as when the server ends such a wait by itself.
+ */
+static void
+lose_client(void)
+{
+	whereToSendOutput = DestNone;
+	InterruptPending = true;
+	ProcDiePending = true;
+}
+
+void
+le_change_commit(void)
+{
+	bool		unacknowledged;
+	ListCell   *lc;
+
+	if (changes == NIL)
+		return;
+	unacknowledged = commit_unacknowledged();
+
+	/* What was ended first: a term may have been begun and ended here. */
+	for_each(LE_CHANGE_ENDED, le_place_free);
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		if (change->kind == LE_CHANGE_BEGUN)
+			le_place_open(&change->key, unacknowledged ?
+						  XactLastCommitEnd : InvalidXLogRecPtr);
+	}
+	ConditionVariableBroadcast(le_shmem_ended());
+	if (unacknowledged)
+		lose_client();
+	forget_changes();
+}
+
+void
+le_change_abort(void)
+{
+	if (changes == NIL)
+		return;
+	for_each(LE_CHANGE_ENDED, le_place_reopen);
+	for_each(LE_CHANGE_BEGUN, le_place_free);
+	ConditionVariableBroadcast(le_shmem_ended());
+	forget_changes();
+}
+
+void
+le_change_subxact_commit(void)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	ListCell   *lc;
+
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		change->level = Min(change->level, level - 1);
+	}
+}
+
+void
+le_change_subxact_abort(void)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	ListCell   *lc;
+
+	if (changes == NIL)
+		return;
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		if (change->level < level)
+			continue;
+		if (change->kind == LE_CHANGE_BEGUN)
+			le_place_free(&change->key);
+		changes = foreach_delete_current(changes, lc);
+	}
+	ConditionVariableBroadcast(le_shmem_ended());
+	le_generation++;
+	set_timer();
+}

@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * leader_election.c
+ *	  Loads the library, and takes part in transactions.
+ *
+ * Order at pre-commit: the tokens are validated first, which may fail; then
+ * ended terms begin to close.  Both see to it by themselves that nothing is
+ * left at the end of a transaction, whichever it is.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+
+#include "change.h"
+#include "compat.h"
+#include "guc.h"
+#include "leader_election.h"
+#include "relations.h"
+#include "shmem.h"
+#include "token.h"
+
+LE_MODULE_MAGIC;
+
+extern PGDLLEXPORT void _PG_init(void);
+
+uint64		le_generation = 1;
+
+/* COMMIT PREPARED would run none of our code. */
+static void
+refuse_prepare(void)
+{
+	if (le_token_any() || le_change_any())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that presented a fencing token or changed an election")));
+}
+
+static void
+on_xact(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			le_token_pre_commit();
+			le_change_pre_commit();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			refuse_prepare();
+			break;
+		case XACT_EVENT_COMMIT:
+			le_change_commit();
+			le_token_forget();
+			break;
+		case XACT_EVENT_ABORT:
+			le_change_abort();
+			le_token_forget();
+			break;
+		default:
+			/* Nothing of ours happens in parallel workers. */
+			break;
+	}
+}
+
+static void
+on_subxact(SubXactEvent event, SubTransactionId subid,
+		   SubTransactionId parent, void *arg)
+{
+	switch (event)
+	{
+		case SUBXACT_EVENT_COMMIT_SUB:
+			le_change_subxact_commit();
+			le_token_subxact_commit();
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			le_change_subxact_abort();
+			le_token_subxact_abort();
+			break;
+		default:
+			break;
+	}
+}
+
+void
+le_callbacks_first(void)
+{
+	/* The one registered last is called first. */
+	UnregisterXactCallback(on_xact, NULL);
+	RegisterXactCallback(on_xact, NULL);
+}
+
+void
+_PG_init(void)
+{
+	le_guc_init();
+	le_relations_init();
+	le_shmem_init();
+	RegisterXactCallback(on_xact, NULL);
+	RegisterSubXactCallback(on_subxact, NULL);
+}

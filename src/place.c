@@ -1,0 +1,430 @@
+/*-------------------------------------------------------------------------
+ *
+ * place.c
+ *	  The places of live terms in shared memory: until when, and in what state.
+ *
+ * A renewal touches nothing but a place.  What a place says:
+ *	  open		its deadline decides
+ *	  pending	granted by a transaction that has not committed
+ *	  closing	ended by a transaction that is committing
+ *	  closed	ran out, and somebody has bid for it since
+ * For a bid the middle two are held until their deadline; for a renewal or a
+ * check by anybody but their own transaction they are not led.  So is an open
+ * place as long as too few synchronous standbys have its term.
+ *
+ * A term without a place, while the row names its holder, was granted before
+ * the server (re)started: it is held until one TTL after the incarnation's
+ * start.  As no deadline given in an incarnation can be earlier than that, a
+ * place that has run out can be given to another term: looking for the old
+ * one afterwards revives nothing.
+ *
+ * Locking: the table's lock, shared to look and to raise a deadline, exclusive
+ * for all else.  So nothing can happen to a state between the test of a
+ * renewal and its raise, and two renewals only compete to raise.  The clock
+ * is read under the lock.  Names are hashed without the epoch: the places of
+ * one election share a chain.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "place.h"
+
+static int *
+bucket_of(Oid rel, const char *election)
+{
+	LePlaceTable *table = le_shmem_places();
+	uint32		hash = hash_bytes((const unsigned char *) election,
+								  strlen(election));
+
+	hash = hash_combine(hash, hash_combine(MyDatabaseId, rel));
+	return &table->buckets[hash & (table->nbuckets - 1)];
+}
+
+static bool
+same_election(const LePlace *place, const LeKey *key)
+{
+	return place->rel == key->rel && place->database == MyDatabaseId &&
+		strcmp(place->election, key->election) == 0;
+}
+
+/*
+ * The link that leads to a place, or to the end of the chain if the term has
+ * none.  The caller holds the table's lock in any mode.
+ */
+static int *
+find_link(const LeKey *key)
+{
+	int		   *link = bucket_of(key->rel, key->election);
+
+	while (*link >= 0)
+	{
+		LePlace    *place = le_shmem_place(*link);
+
+		if (place->epoch == key->epoch && same_election(place, key))
+			break;
+		link = &place->next;
+	}
+	return link;
+}
+
+static LePlace *
+find(const LeKey *key)
+{
+	int			index = *find_link(key);
+
+	return index >= 0 ? le_shmem_place(index) : NULL;
+}
+
+/*
+ * Takes the table's lock in shared mode, and sees to it that an incarnation
+ * has begun and belongs to the server's timeline: a promotion begins another.
+ */
+static LePlaceTable *
+lock_shared(void)
+{
+	LePlaceTable *table = le_shmem_places();
+	TimeLineID	timeline = GetWALInsertionTimeLine();
+
+	LWLockAcquire(le_shmem_lock(), LW_SHARED);
+	while (unlikely(table->start == 0 || table->timeline != timeline))
+	{
+		LWLockRelease(le_shmem_lock());
+		LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
+		if (table->start == 0 || table->timeline != timeline)
+		{
+			table->start_lsn = GetXLogInsertRecPtr();
+			table->timeline = timeline;
+			table->start = le_clock_now();
+		}
+		LWLockRelease(le_shmem_lock());
+		LWLockAcquire(le_shmem_lock(), LW_SHARED);
+	}
+	return table;
+}
+
+XLogRecPtr
+le_place_acknowledged(void)
+{
+	XLogRecPtr	position;
+
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	position = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH];
+	LWLockRelease(SyncRepLock);
+	return position;
+}
+
+/* Confirmed is derived, so nobody has to be told when a standby catches up. */
+static bool
+is_confirmed(const LePlace *place)
+{
+	return XLogRecPtrIsInvalid(place->confirm_at) ||
+		!le_sync_standbys_defined() ||
+		le_place_acknowledged() >= place->confirm_at;
+}
+
+static void
+copy_place(const LePlace *place, LePlaceInfo *info)
+{
+	info->found = true;
+	info->state = place->state;
+	info->confirmed = is_confirmed(place);
+	info->kind = place->kind;
+	info->epoch = place->epoch;
+	info->ttl = place->ttl;
+	info->deadline = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
+	strlcpy(info->owner, place->owner, NAMEDATALEN);
+	strlcpy(info->election, place->election, sizeof(info->election));
+	strlcpy(info->holder, place->holder, sizeof(info->holder));
+}
+
+/* What is left when the caller, under the table's lock, has found nothing. */
+static void
+copy_nothing(LePlaceInfo *info)
+{
+	info->found = false;
+	info->state = LE_PLACE_FREE;
+	info->confirmed = false;
+	info->deadline = 0;
+}
+
+void
+le_place_look(const LeKey *key, LePlaceInfo *info)
+{
+	LePlaceTable *table = lock_shared();
+	LePlace    *place = find(key);
+
+	if (place)
+		copy_place(place, info);
+	else
+		copy_nothing(info);
+	info->start = table->start;
+	info->now = le_clock_now();
+	LWLockRelease(le_shmem_lock());
+}
+
+/* Never lowers: a holder counts on what it was told. */
+static void
+raise_deadline(LePlace *place, int64 deadline)
+{
+	uint64		seen = pg_atomic_read_u64(&place->deadline);
+
+	while (seen < (uint64) deadline &&
+		   !pg_atomic_compare_exchange_u64(&place->deadline, &seen, deadline))
+		;
+}
+
+bool
+le_place_renew(const LeKey *key, LePlaceInfo *info)
+{
+	LePlaceTable *table = lock_shared();
+	LePlace    *place = find(key);
+	bool		led = false;
+
+	info->now = le_clock_now();
+	info->start = table->start;
+	if (place)
+	{
+		led = place->state == LE_PLACE_OPEN && is_confirmed(place) &&
+			info->now < (int64) pg_atomic_read_u64(&place->deadline);
+		if (led)
+			raise_deadline(place, info->now + place->ttl);
+		copy_place(place, info);
+	}
+	else
+		copy_nothing(info);
+	LWLockRelease(le_shmem_lock());
+	return led;
+}
+
+/*
+ * Frees the place that a link leads to; the link leads on to the next one.
+ * The lock is held in exclusive mode.
+ */
+static void
+free_at(int *link)
+{
+	LePlaceTable *table = le_shmem_places();
+	int			index = *link;
+	LePlace    *place = le_shmem_place(index);
+
+	*link = place->next;
+	place->state = LE_PLACE_FREE;
+	place->next = table->first_free;
+	table->first_free = index;
+}
+
+/* Belongs to no transaction, and no renewal can bring it back. */
+static bool
+has_run_out(const LePlace *place, int64 now)
+{
+	return (place->state == LE_PLACE_OPEN ||
+			place->state == LE_PLACE_CLOSED) &&
+		is_confirmed(place) &&
+		now >= (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
+}
+
+/*
+ * Frees every place that has run out, in all databases.  The lock is held in
+ * exclusive mode.
+ */
+static void
+sweep(void)
+{
+	LePlaceTable *table = le_shmem_places();
+	int64		now = le_clock_now();
+
+	for (int bucket = 0; bucket < table->nbuckets; bucket++)
+	{
+		int		   *link = &table->buckets[bucket];
+
+		while (*link >= 0)
+		{
+			LePlace    *place = le_shmem_place(*link);
+
+			if (has_run_out(place, now))
+				free_at(link);
+			else
+				link = &place->next;
+		}
+	}
+}
+
+/* A place that is in no chain, or NULL; the lock is held in exclusive mode. */
+static LePlace *
+allocate(void)
+{
+	LePlaceTable *table = le_shmem_places();
+	LePlace    *place;
+
+	if (table->first_free < 0 && table->used < table->nplaces)
+	{
+		place = le_shmem_place(table->used++);
+		pg_atomic_init_u64(&place->deadline, 0);
+		return place;
+	}
+	if (table->first_free < 0)
+		sweep();
+	if (table->first_free < 0)
+		return NULL;
+	place = le_shmem_place(table->first_free);
+	table->first_free = place->next;
+	return place;
+}
+
+bool
+le_place_make(const LeKey *key, const LeElection *row, LePlaceState state,
+			  int64 deadline)
+{
+	LePlaceTable *table = le_shmem_places();
+	int		   *bucket = bucket_of(key->rel, key->election);
+	LePlace    *place;
+
+	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
+	place = find(key);
+	if (place == NULL && (place = allocate()) != NULL)
+	{
+		place->state = state;
+		place->database = MyDatabaseId;
+		place->rel = key->rel;
+		place->epoch = key->epoch;
+		place->ttl = row->ttl;
+		place->kind = row->kind;
+		place->confirm_at = state == LE_PLACE_OPEN ?
+			table->start_lsn : InvalidXLogRecPtr;
+		pg_atomic_write_u64(&place->deadline, deadline);
+		strlcpy(place->owner, row->owner, NAMEDATALEN);
+		strlcpy(place->election, key->election, sizeof(place->election));
+		strlcpy(place->holder, row->holder, sizeof(place->holder));
+		place->next = *bucket;
+		*bucket = place - le_shmem_place(0);
+	}
+	LWLockRelease(le_shmem_lock());
+	return place != NULL;
+}
+
+bool
+le_place_close_lapsed(const LeKey *key, int64 ttl)
+{
+	LePlaceTable *table = le_shmem_places();
+	LePlace    *place;
+	bool		lapsed;
+
+	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
+	place = find(key);
+	if (place == NULL)
+		lapsed = le_clock_now() >= table->start + ttl;
+	else
+	{
+		lapsed = place->state == LE_PLACE_CLOSED ||
+			le_clock_now() >= (int64) pg_atomic_read_u64(&place->deadline);
+		if (lapsed)
+			place->state = LE_PLACE_CLOSED;
+	}
+	LWLockRelease(le_shmem_lock());
+	return lapsed;
+}
+
+/*
+ * A committed term is the only one of its election: the places of all others
+ * are freed with it, be it that they lapsed or that somebody has removed their
+ * row by hand.  Nothing is done for a term that its own transaction has let
+ * lapse or has ended.
+ */
+void
+le_place_open(const LeKey *key, XLogRecPtr confirm_at)
+{
+	LePlace    *mine;
+
+	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
+	mine = find(key);
+	if (mine && mine->state == LE_PLACE_PENDING)
+	{
+		int		   *link = bucket_of(key->rel, key->election);
+
+		mine->confirm_at = confirm_at;
+		mine->state = LE_PLACE_OPEN;
+		while (*link >= 0)
+		{
+			LePlace    *place = le_shmem_place(*link);
+
+			if (place != mine && same_election(place, key))
+				free_at(link);
+			else
+				link = &place->next;
+		}
+	}
+	LWLockRelease(le_shmem_lock());
+}
+
+/* Changes the state of a place that is in another one. */
+static void
+flip(const LeKey *key, LePlaceState from, LePlaceState to)
+{
+	LePlace    *place;
+
+	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
+	place = find(key);
+	if (place && place->state == from)
+		place->state = to;
+	LWLockRelease(le_shmem_lock());
+}
+
+void
+le_place_closing(const LeKey *key)
+{
+	flip(key, LE_PLACE_OPEN, LE_PLACE_CLOSING);
+}
+
+void
+le_place_reopen(const LeKey *key)
+{
+	flip(key, LE_PLACE_CLOSING, LE_PLACE_OPEN);
+}
+
+void
+le_place_free(const LeKey *key)
+{
+	int		   *link;
+
+	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
+	link = find_link(key);
+	if (*link >= 0)
+		free_at(link);
+	LWLockRelease(le_shmem_lock());
+}
+
+/* Does the cursor stand on a place of that holder in that installation? */
+static bool
+is_holders(const LePlace *place, Oid rel, const char *holder)
+{
+	return place->state != LE_PLACE_FREE &&
+		place->database == MyDatabaseId && place->rel == rel &&
+		strcmp(place->holder, holder) == 0;
+}
+
+bool
+le_place_next(Oid rel, const char *holder, int *cursor, LePlaceInfo *info)
+{
+	LePlaceTable *table = lock_shared();
+	LePlace    *place = NULL;
+
+	while (place == NULL && *cursor < table->used)
+	{
+		place = le_shmem_place((*cursor)++);
+		if (!is_holders(place, rel, holder))
+			place = NULL;
+	}
+	if (place)
+		copy_place(place, info);
+	info->start = table->start;
+	info->now = le_clock_now();
+	LWLockRelease(le_shmem_lock());
+	return place != NULL;
+}

@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * place.h
+ *	  The places of live terms in shared memory: until when, and in what state.
+ *
+ * Every function here may be called once le_shmem_attach() has succeeded.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LE_PLACE_H
+#define LE_PLACE_H
+
+#include "leader_election.h"
+#include "shmem.h"
+#include "store.h"
+
+/* A copy of what a place says, and the clock read while it said so. */
+typedef struct LePlaceInfo
+{
+	bool		found;
+	LePlaceState state;
+	bool		confirmed;		/* do enough standbys have the term? */
+	char		kind;
+	int64		epoch;
+	int64		ttl;
+	int64		deadline;
+	int64		now;			/* set also if not found */
+	int64		start;			/* of the incarnation; set also if not found */
+	char		owner[NAMEDATALEN];
+	char		election[LE_NAME_MAX + 1];
+	char		holder[LE_NAME_MAX + 1];
+} LePlaceInfo;
+
+extern void le_place_look(const LeKey *key, LePlaceInfo *info);
+
+/*
+ * Raises the deadline of an open, confirmed place that has not run out to
+ * one TTL from now.  True if the term is led after it; info is what was found
+ * then.
+ */
+extern bool le_place_renew(const LeKey *key, LePlaceInfo *info);
+
+/*
+ * Makes the place of a term: pending for one that was just granted; open for
+ * one that a restart had forgotten, and if standbys are to confirm terms, not
+ * confirmed before they have everything up to the restart.  Does nothing if
+ * the term has one.  The row has all but the times.  False if there is no room.
+ */
+extern bool le_place_make(const LeKey *key, const LeElection *row,
+						  LePlaceState state, int64 deadline);
+
+/*
+ * Closes the place of a lapsed term, for a takeover.  False, and nothing is
+ * done, if it has not lapsed.  A term without a place has lapsed one TTL
+ * after the start.  The election is locked in ExclusiveLock.
+ */
+extern bool le_place_close_lapsed(const LeKey *key, int64 ttl);
+
+/* Transitions at the end of a transaction; they cannot fail. */
+extern void le_place_open(const LeKey *key, XLogRecPtr confirm_at);
+extern void le_place_closing(const LeKey *key);
+extern void le_place_reopen(const LeKey *key);
+extern void le_place_free(const LeKey *key);
+
+/* The acknowledged position of the synchronous standbys. */
+extern XLogRecPtr le_place_acknowledged(void);
+
+/*
+ * Copies the places of one holder in turn: start with *cursor = 0; false
+ * after the last.
+ */
+extern bool le_place_next(Oid rel, const char *holder, int *cursor,
+						  LePlaceInfo *info);
+
+#endif							/* LE_PLACE_H */

@@ -1,0 +1,138 @@
+/*-------------------------------------------------------------------------
+ *
+ * relations.c
+ *	  The extension's own tables and sequences.
+ *
+ * OIDs are remembered for as long as no invalidation concerns them: dropping,
+ * renaming or altering one of the relations sends one.  That a table still
+ * looks as the extension made it is asked at each open, as a superuser may
+ * alter it, and rows are read by column number.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "relations.h"
+
+static const Oid state_types[LE_STATE_NATTS] = {
+	TEXTOID, INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, CHAROID, NAMEOID,
+	TEXTOID
+};
+static const Oid metadata_types[LE_METADATA_NATTS] = {
+	TEXTOID, INT8OID, JSONBOID
+};
+
+static LeRelations known;
+static Oid	known_namespace = InvalidOid;	/* whose relations are known */
+
+static void
+forget_relations(Datum arg, Oid relid)
+{
+	if (relid == InvalidOid || relid == known.state ||
+		relid == known.metadata || relid == known.epoch ||
+		relid == known.identity || relid == known.offset)
+		known_namespace = InvalidOid;
+}
+
+void
+le_relations_init(void)
+{
+	CacheRegisterRelcacheCallback(forget_relations, (Datum) 0);
+}
+
+static Oid
+find_relation(Oid namespace, const char *name)
+{
+	Oid			relid = get_relname_relid(name, namespace);
+
+	if (!OidIsValid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("relation \"%s\" of extension \"leader_election\" does not exist",
+						name),
+				 errhint("Drop the extension and create it again.")));
+	return relid;
+}
+
+static Oid
+relation_owner(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	Oid			owner = InvalidOid;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}
+
+const LeRelations *
+le_relations(FunctionCallInfo fcinfo)
+{
+	Oid			namespace;
+
+	/*
+	 * A backend meets one installation at a time, so whose function calls is
+	 * asked only when nothing is known.
+	 */
+	if (OidIsValid(known_namespace))
+		return &known;
+
+	namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
+	known.state = find_relation(namespace, "leader_election_state");
+	known.metadata = find_relation(namespace, "leader_election_metadata");
+	known.epoch = find_relation(namespace, "leader_election_epoch");
+	known.identity = find_relation(namespace, "leader_election_epoch_identity");
+	known.offset = find_relation(namespace, "leader_election_epoch_offset");
+	known.owner = relation_owner(known.epoch);
+	known_namespace = namespace;
+	return &known;
+}
+
+static Relation
+open_checked(Oid relid, LOCKMODE lockmode, int natts, const Oid *types)
+{
+	Relation	rel = try_relation_open(relid, lockmode);
+	bool		intact = rel != NULL && rel->rd_rel->relkind == RELKIND_RELATION;
+
+	if (intact)
+	{
+		TupleDesc	desc = RelationGetDescr(rel);
+
+		intact = desc->natts == natts;
+		for (int i = 0; intact && i < natts; i++)
+			intact = TupleDescAttr(desc, i)->atttypid == types[i] &&
+				!TupleDescAttr(desc, i)->attisdropped;
+	}
+	if (!intact)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a table of extension \"leader_election\" has been altered or dropped"),
+				 errhint("Drop the extension and create it again.")));
+	return rel;
+}
+
+Relation
+le_state_open(Oid state, LOCKMODE lockmode)
+{
+	return open_checked(state, lockmode, LE_STATE_NATTS, state_types);
+}
+
+Relation
+le_metadata_open(Oid metadata, LOCKMODE lockmode)
+{
+	return open_checked(metadata, lockmode, LE_METADATA_NATTS, metadata_types);
+}

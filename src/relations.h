@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * relations.h
+ *	  The extension's own tables and sequences.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LE_RELATIONS_H
+#define LE_RELATIONS_H
+
+#include "fmgr.h"
+#include "storage/lockdefs.h"
+#include "utils/relcache.h"
+
+typedef struct LeRelations
+{
+	Oid			state;			/* one row for each election */
+	Oid			metadata;		/* at most one row for each election */
+	Oid			epoch;			/* sequence: the last epoch drawn */
+	Oid			identity;		/* sequence: the server that drew it */
+	Oid			offset;			/* sequence: what is added to the clock */
+	Oid			owner;			/* the role that owns them */
+} LeRelations;
+
+/* Columns of the table of elections, leader_election_state */
+enum
+{
+	LE_STATE_ELECTION = 1,
+	LE_STATE_EPOCH,
+	LE_STATE_TERMS,
+	LE_STATE_ACQUIRED_AT,
+	LE_STATE_TTL,
+	LE_STATE_KIND,
+	LE_STATE_OWNER,
+	LE_STATE_HOLDER,
+	LE_STATE_NATTS = LE_STATE_HOLDER
+};
+
+/* Columns of leader_election_metadata */
+enum
+{
+	LE_METADATA_ELECTION = 1,
+	LE_METADATA_EPOCH,
+	LE_METADATA_VALUE,
+	LE_METADATA_NATTS = LE_METADATA_VALUE
+};
+
+extern void le_relations_init(void);
+
+/*
+ * The relations that belong to the installation whose function this is the
+ * call of.  They are looked up in that function's schema, never through the
+ * search_path.  Valid until the next invalidation message is taken in: copy
+ * what is needed longer.  Error 55000 if one is missing.
+ */
+extern const LeRelations *le_relations(FunctionCallInfo fcinfo);
+
+/*
+ * Opens one of the two tables with that lock.  Error 55000 if its columns are
+ * not the ones that the extension made.
+ */
+extern Relation le_state_open(Oid state, LOCKMODE lockmode);
+extern Relation le_metadata_open(Oid metadata, LOCKMODE lockmode);
+
+#endif							/* LE_RELATIONS_H */

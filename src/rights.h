@@ -1,0 +1,26 @@
+/*-------------------------------------------------------------------------
+ *
+ * rights.h
+ *	  Who may do what, and where it can be done at all.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LE_RIGHTS_H
+#define LE_RIGHTS_H
+
+/* May the current user act for an election of that owner? */
+extern bool le_rights_has(const char *owner);
+
+/* Error 42501 if not. */
+extern void le_rights_require(const char *owner, const char *election);
+
+/* Error 42501 if the current user may not create elections. */
+extern void le_rights_require_create(Oid counter, const char *election);
+
+/* Error 25006 during recovery. */
+extern void le_require_primary(void);
+
+/* Error 25006 in a READ ONLY transaction. */
+extern void le_require_writable(void);
+
+#endif							/* LE_RIGHTS_H */

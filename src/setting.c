@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * setting.c
+ *	  The setting leader_election.fence: tokens that a session presents.
+ *
+ * Grammar: items "name=epoch" separated by commas, spaces around names and
+ * numbers ignored.  A name with a space, comma, equals sign or double quote
+ * in it is written in double quotes, a quote inside doubled.  The empty
+ * string presents nothing: PostgreSQL leaves it behind after SET LOCAL.
+ *
+ * The parsed form is one block of memory, as the GUC machinery frees it by
+ * one call: a count, then for each token its epoch and the name.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+
+#include "compat.h"
+#include "leader_election.h"
+#include "setting.h"
+
+typedef struct Token
+{
+	int64		epoch;
+	char		election[LE_NAME_MAX + 1];
+} Token;
+
+typedef struct Tokens
+{
+	int			count;
+	Token		tokens[FLEXIBLE_ARRAY_MEMBER];
+} Tokens;
+
+static const Tokens *current = NULL;
+
+static const char *
+skip_spaces(const char *p)
+{
+	while (isspace((unsigned char) *p))
+		p++;
+	return p;
+}
+
+/* Reads a name; returns what follows it, NULL if it is malformed. */
+static const char *
+parse_name(const char *p, char *name)
+{
+	int			len = 0;
+	bool		quoted = *p == '"';
+
+	if (quoted)
+		p++;
+	for (;; p++)
+	{
+		if (quoted && p[0] == '"')
+		{
+			if (p[1] != '"')
+				break;
+			p++;
+		}
+		else if (!quoted && (*p == '=' || *p == ',' || *p == '"' ||
+							 isspace((unsigned char) *p)))
+			break;
+		if (*p == '\0' || len == LE_NAME_MAX)
+			return NULL;
+		name[len++] = *p;
+	}
+	name[len] = '\0';
+	return len == 0 ? NULL : quoted ? p + 1 : p;
+}
+
+/* Reads an epoch; returns what follows it, NULL if it is malformed. */
+static const char *
+parse_epoch(const char *p, int64 *epoch)
+{
+	const char *start = p;
+
+	*epoch = 0;
+	for (; isdigit((unsigned char) *p); p++)
+	{
+		*epoch = *epoch * 10 + (*p - '0');
+		if (*epoch >= LE_EPOCH_LIMIT)
+			return NULL;
+	}
+	return p == start || *epoch == 0 ? NULL : p;
+}
+
+/* Reads one item; returns the comma or the end behind it, NULL if malformed. */
+static const char *
+parse_item(const char *p, Token *token)
+{
+	p = parse_name(skip_spaces(p), token->election);
+	if (p == NULL)
+		return NULL;
+	p = skip_spaces(p);
+	if (*p != '=')
+		return NULL;
+	p = parse_epoch(skip_spaces(p + 1), &token->epoch);
+	if (p == NULL)
+		return NULL;
+	p = skip_spaces(p);
+	return *p == ',' || *p == '\0' ? p : NULL;
+}
+
+static int64
+find_epoch(const Tokens *tokens, const char *election)
+{
+	for (int i = 0; tokens != NULL && i < tokens->count; i++)
+	{
+		if (strcmp(tokens->tokens[i].election, election) == 0)
+			return tokens->tokens[i].epoch;
+	}
+	return 0;
+}
+
+/* Fills tokens, which has room for all items; false if malformed. */
+static bool
+parse_tokens(const char *p, Tokens *tokens)
+{
+	for (;;)
+	{
+		Token	   *token = &tokens->tokens[tokens->count];
+
+		p = parse_item(p, token);
+		if (p == NULL || find_epoch(tokens, token->election) != 0)
+			return false;
+		tokens->count++;
+		if (*p == '\0')
+			return true;
+		p++;
+	}
+}
+
+bool
+le_setting_check(char **newval, void **extra, GucSource source)
+{
+	const char *text = skip_spaces(*newval ? *newval : "");
+	Size		room = 1;
+	Tokens	   *tokens;
+
+	*extra = NULL;
+	if (*text == '\0')
+		return true;
+
+	for (const char *p = text; *p; p++)
+		room += *p == ',';
+	tokens = le_guc_malloc(offsetof(Tokens, tokens) + room * sizeof(Token));
+	if (tokens == NULL)
+		return false;
+	tokens->count = 0;
+	if (!parse_tokens(text, tokens))
+	{
+		le_guc_free(tokens);
+		GUC_check_errdetail("Fencing tokens are written as election=epoch, each election once, separated by commas.");
+		GUC_check_errhint("Put a name with spaces, commas, equals signs or quotes into double quotes.");
+		return false;
+	}
+	*extra = tokens;
+	return true;
+}
+
+void
+le_setting_assign(const char *newval, void *extra)
+{
+	current = extra;
+	le_generation++;
+}
+
+int64
+le_setting_epoch(const char *election)
+{
+	return find_epoch(current, election);
+}

@@ -1,0 +1,254 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.c
+ *	  The extension's shared memory, with and without preloading.
+ *
+ * A small anchor of fixed name and size leads to one table of fixed size.
+ * Preloaded, both are reserved at server start.  Otherwise the first backend
+ * that needs them makes the anchor with what its major offers for that, and
+ * the table as a pinned dynamic segment; the handle is published last, so an
+ * error before leaves nothing behind but the anchor.
+ *
+ * The anchor begins with a magic number and the version of the layout: after
+ * the library was replaced on disk, old and new backends live side by side
+ * until the last old one ends, and must not misread each other's memory.
+ *
+ * Lock order: the anchor's lock is taken only to find or make the table, and
+ * no other lock of ours within it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "storage/dsm.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+#include "compat.h"
+#include "guc.h"
+#include "shmem.h"
+#ifdef LE_HAVE_DSM_REGISTRY
+#include "storage/dsm_registry.h"
+#endif
+
+#define ANCHOR_NAME			"leader_election"
+#define PLACES_NAME			"leader_election places"
+#define ANCHOR_MAGIC		0x4c454144
+#define LAYOUT_VERSION		1
+
+typedef struct Anchor
+{
+	uint32		magic;
+	uint32		layout;
+	int			tranche;
+	dsm_handle	handle;			/* of the table, unless it was preloaded */
+	LWLock		anchor_lock;
+	LWLock		places_lock;
+	pg_atomic_uint64 floor;
+	ConditionVariable ended;
+} Anchor;
+
+static Anchor *anchor = NULL;
+static LePlaceTable *places = NULL;
+static LePlace *place_array = NULL;
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static int
+bucket_count(int nplaces)
+{
+	int			buckets = 64;
+
+	while (buckets < nplaces)
+		buckets *= 2;
+	return buckets;
+}
+
+static Size
+places_offset(int nbuckets)
+{
+	return MAXALIGN(add_size(offsetof(LePlaceTable, buckets),
+							 mul_size(nbuckets, sizeof(int))));
+}
+
+static Size
+table_size(int nplaces)
+{
+	return add_size(places_offset(bucket_count(nplaces)),
+					mul_size(nplaces, sizeof(LePlace)));
+}
+
+static void
+init_anchor(void *ptr)
+{
+	Anchor	   *a = ptr;
+
+	a->tranche = LWLockNewTrancheId();
+	a->handle = DSM_HANDLE_INVALID;
+	LWLockInitialize(&a->anchor_lock, a->tranche);
+	LWLockInitialize(&a->places_lock, a->tranche);
+	pg_atomic_init_u64(&a->floor, 0);
+	ConditionVariableInit(&a->ended);
+	a->layout = LAYOUT_VERSION;
+	a->magic = ANCHOR_MAGIC;
+}
+
+static void
+init_table(LePlaceTable *table, int nplaces)
+{
+	table->nplaces = nplaces;
+	table->nbuckets = bucket_count(nplaces);
+	table->first_free = -1;
+	table->used = 0;
+	table->start = 0;
+	table->start_lsn = InvalidXLogRecPtr;
+	table->timeline = 0;
+	for (int i = 0; i < table->nbuckets; i++)
+		table->buckets[i] = -1;
+}
+
+static void
+use_table(LePlaceTable *table)
+{
+	place_array = (LePlace *) ((char *) table + places_offset(table->nbuckets));
+	places = table;
+}
+
+static void
+request_shmem(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	RequestAddinShmemSpace(add_size(sizeof(Anchor), table_size(le_max_leases)));
+}
+
+static void
+startup_shmem(void)
+{
+	bool		found;
+	LePlaceTable *table;
+
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	anchor = ShmemInitStruct(ANCHOR_NAME, sizeof(Anchor), &found);
+	if (!found)
+		init_anchor(anchor);
+	table = ShmemInitStruct(PLACES_NAME, table_size(le_max_leases), &found);
+	if (!found)
+		init_table(table, le_max_leases);
+	LWLockRelease(AddinShmemInitLock);
+	LWLockRegisterTranche(anchor->tranche, ANCHOR_NAME);
+	use_table(table);
+}
+
+/* An anchor made late. */
+static Anchor *
+find_anchor(void)
+{
+	bool		found;
+	Anchor	   *a;
+
+#ifdef LE_HAVE_DSM_REGISTRY
+	a = GetNamedDSMSegment(ANCHOR_NAME, sizeof(Anchor), init_anchor, &found);
+#else
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	a = ShmemInitStruct(ANCHOR_NAME, sizeof(Anchor), &found);
+	if (!found)
+		init_anchor(a);
+	LWLockRelease(AddinShmemInitLock);
+#endif
+	if (a->magic != ANCHOR_MAGIC || a->layout != LAYOUT_VERSION)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("another build of leader_election is in use on this server"),
+				 errhint("Restart the server to use the build that is installed now.")));
+	LWLockRegisterTranche(a->tranche, ANCHOR_NAME);
+	return a;
+}
+
+/* Maps the table for the rest of this backend's life. */
+static LePlaceTable *
+find_table(void)
+{
+	dsm_segment *segment;
+
+	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
+	if (anchor->handle == DSM_HANDLE_INVALID)
+	{
+		segment = dsm_create(table_size(le_max_leases), 0);
+		init_table(dsm_segment_address(segment), le_max_leases);
+		dsm_pin_segment(segment);
+		anchor->handle = dsm_segment_handle(segment);
+	}
+	else
+		segment = dsm_attach(anchor->handle);
+	LWLockRelease(&anchor->anchor_lock);
+
+	if (segment == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("could not attach to the shared memory of leader_election"),
+				 errhint("Restart the server.")));
+	dsm_pin_mapping(segment);
+	return dsm_segment_address(segment);
+}
+
+void
+le_shmem_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}
+
+void
+le_shmem_attach(void)
+{
+	if (places != NULL)
+		return;
+	if (!IsUnderPostmaster)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("leadership is not available in single-user mode")));
+	if (anchor == NULL)
+		anchor = find_anchor();
+	use_table(find_table());
+}
+
+LePlaceTable *
+le_shmem_places(void)
+{
+	return places;
+}
+
+LePlace *
+le_shmem_place(int index)
+{
+	return &place_array[index];
+}
+
+LWLock *
+le_shmem_lock(void)
+{
+	return &anchor->places_lock;
+}
+
+pg_atomic_uint64 *
+le_shmem_floor(void)
+{
+	return &anchor->floor;
+}
+
+ConditionVariable *
+le_shmem_ended(void)
+{
+	return &anchor->ended;
+}

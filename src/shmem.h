@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * shmem.h
+ *	  The extension's shared memory, with and without preloading.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LE_SHMEM_H
+#define LE_SHMEM_H
+
+#include "access/xlogdefs.h"
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/lwlock.h"
+
+#include "leader_election.h"
+
+typedef enum LePlaceState
+{
+	LE_PLACE_FREE,
+	LE_PLACE_PENDING,			/* granted, its transaction has not committed */
+	LE_PLACE_OPEN,				/* its deadline decides */
+	LE_PLACE_CLOSING,			/* its end is being committed */
+	LE_PLACE_CLOSED				/* has run out, a takeover was tried */
+} LePlaceState;
+
+/*
+ * The place of a term.  All but the deadline changes under the table's lock in
+ * exclusive mode only; under the shared one the deadline may be raised.
+ */
+typedef struct LePlace
+{
+	int			next;			/* in its bucket or in the free list, or -1 */
+	LePlaceState state;
+	Oid			database;
+	Oid			rel;
+	int64		epoch;
+	int64		ttl;
+	pg_atomic_uint64 deadline;
+	XLogRecPtr	confirm_at;		/* not confirmed until standbys have this */
+	char		kind;
+	char		owner[NAMEDATALEN];
+	char		election[LE_NAME_MAX + 1];
+	char		holder[LE_NAME_MAX + 1];
+} LePlace;
+
+typedef struct LePlaceTable
+{
+	int			nplaces;
+	int			nbuckets;		/* a power of two */
+	int			first_free;		/* or -1 */
+	int			used;			/* places from here on were never used */
+	/* The incarnation: when leases were first asked for on this server. */
+	int64		start;			/* 0 before that */
+	XLogRecPtr	start_lsn;
+	TimeLineID	timeline;
+	int			buckets[FLEXIBLE_ARRAY_MEMBER];	/* the places follow */
+} LePlaceTable;
+
+/* For _PG_init. */
+extern void le_shmem_init(void);
+
+/*
+ * Attaches to the shared memory, making it first if need be.  To be called
+ * before a lock is taken; everything below needs it.  Not in recovery.
+ */
+extern void le_shmem_attach(void);
+
+extern LePlaceTable *le_shmem_places(void);
+extern LePlace *le_shmem_place(int index);
+extern LWLock *le_shmem_lock(void);
+
+/* The highest epoch that was drawn since the server started. */
+extern pg_atomic_uint64 *le_shmem_floor(void);
+
+/* Wakes those who wait for the end of a term. */
+extern ConditionVariable *le_shmem_ended(void);
+
+#endif							/* LE_SHMEM_H */

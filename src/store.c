@@ -1,0 +1,254 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.c
+ *	  Reads and writes the rows of the extension's tables.
+ *
+ * Only this file touches slots, scans and snapshots.  It knows no policy.
+ *
+ * Reads see the latest committed state and this transaction's own changes,
+ * never the transaction's snapshot: a REPEATABLE READ transaction that is
+ * older than a takeover must see the takeover.  They scan with SnapshotAny and
+ * ask the visibility of each version afterwards, because a scan under an MVCC
+ * snapshot would leave predicate locks behind, and SERIALIZABLE transactions
+ * that have nothing to do with each other would fail over them.
+ *
+ * Writes go through the table and index access methods.  Triggers, row
+ * security and constraints that somebody put on the tables are not honoured.
+ * The election's heavyweight lock keeps every writer of ours apart, so a
+ * concurrent update can only be somebody's manual one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/skey.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/pg_collation.h"
+#include "executor/executor.h"
+#include "executor/tuptable.h"
+#include "nodes/execnodes.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "leader_election.h"
+#include "relations.h"
+#include "store.h"
+
+static Oid
+primary_key(Relation rel)
+{
+	Oid			index = le_primary_key_index(rel);
+
+	if (!OidIsValid(index))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" of extension \"leader_election\" has lost its primary key",
+						RelationGetRelationName(rel)),
+				 errhint("Drop the extension and create it again.")));
+	return index;
+}
+
+/*
+ * Puts the visible row with that key into the slot; false if there is none.
+ * The key is the first column of both tables.
+ */
+static bool
+fetch_by_key(Relation rel, const char *key, TupleTableSlot *slot)
+{
+	Relation	index = index_open(primary_key(rel), AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Datum		value = CStringGetTextDatum(key);
+	IndexScanDesc scan;
+	ScanKeyData scankey;
+	bool		found = false;
+
+	ScanKeyEntryInitialize(&scankey, 0, 1, BTEqualStrategyNumber, TEXTOID,
+						   C_COLLATION_OID, F_TEXTEQ, value);
+	scan = le_index_beginscan(rel, index, SnapshotAny, 1);
+	index_rescan(scan, &scankey, 1, NULL, 0);
+	while (!found && index_getnext_slot(scan, ForwardScanDirection, slot))
+	{
+		found = table_tuple_satisfies_snapshot(rel, slot, snapshot);
+	}
+	if (found)
+		ExecMaterializeSlot(slot);
+	else
+		ExecClearTuple(slot);
+	index_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	index_close(index, AccessShareLock);
+	pfree(DatumGetPointer(value));
+	return found;
+}
+
+/* A text that is longer than we write is somebody's manual one: cut it. */
+static void
+copy_text(char *target, Size size, Datum value)
+{
+	text_to_cstring_buffer(DatumGetTextPP(value), target, size);
+}
+
+/* Reads a row out of a slot that holds one. */
+static void
+deform_election(TupleTableSlot *slot, LeElection *result)
+{
+	Datum	   *values;
+	bool	   *nulls;
+
+	slot_getallattrs(slot);
+	values = slot->tts_values - 1;
+	nulls = slot->tts_isnull - 1;
+
+	memset(result, 0, sizeof(LeElection));
+	result->exists = true;
+	result->tid = slot->tts_tid;
+	copy_text(result->election, sizeof(result->election),
+			  values[LE_STATE_ELECTION]);
+	result->epoch = DatumGetInt64(values[LE_STATE_EPOCH]);
+	result->terms = DatumGetInt64(values[LE_STATE_TERMS]);
+	result->acquired_at = DatumGetTimestampTz(values[LE_STATE_ACQUIRED_AT]);
+	result->ttl = DatumGetInt64(values[LE_STATE_TTL]);
+	result->kind = DatumGetChar(values[LE_STATE_KIND]);
+	strlcpy(result->owner, NameStr(*DatumGetName(values[LE_STATE_OWNER])),
+			NAMEDATALEN);
+	result->held = !nulls[LE_STATE_HOLDER];
+	if (result->held)
+		copy_text(result->holder, sizeof(result->holder),
+				  values[LE_STATE_HOLDER]);
+}
+
+void
+le_store_read(Relation rel, const char *election, LeElection *result)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+
+	if (fetch_by_key(rel, election, slot))
+		deform_election(slot, result);
+	else
+		memset(result, 0, sizeof(LeElection));
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+void
+le_store_scan(Relation rel, LeStoreVisit visit, void *arg)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, SnapshotAny, 0, NULL);
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		LeElection	election;
+
+		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot))
+			continue;
+		deform_election(slot, &election);
+		if (!visit(&election, arg))
+			break;
+	}
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+static void
+changed_under_our_lock(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_IN_USE),
+			 errmsg("a row of table \"%s\" of extension \"leader_election\" was changed by hand",
+					RelationGetRelationName(rel)),
+			 errhint("Try again.")));
+}
+
+/*
+ * Stores the virtual tuple in the slot as a new row, or in place of the row
+ * at old_tid, with its index entries.
+ */
+static void
+put_row(Relation rel, TupleTableSlot *slot, ItemPointer old_tid)
+{
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *rri = makeNode(ResultRelInfo);
+	CommandId	cid = GetCurrentCommandId(true);
+	LeUpdateIndexes indexes = LE_UPDATE_ALL_INDEXES;
+
+	InitResultRelInfo(rri, rel, 0, NULL, 0);
+	ExecOpenIndices(rri, false);
+	if (old_tid == NULL)
+		table_tuple_insert(rel, slot, cid, 0, NULL);
+	else
+	{
+		TM_FailureData failure;
+		LockTupleMode mode;
+
+		if (table_tuple_update(rel, old_tid, slot, cid, InvalidSnapshot,
+							   InvalidSnapshot, true, &failure, &mode,
+							   &indexes) != TM_Ok)
+			changed_under_our_lock(rel);
+	}
+	if (indexes != LE_UPDATE_NO_INDEXES)
+		le_insert_index_tuples(rri, slot, estate, indexes);
+	ExecCloseIndices(rri);
+	FreeExecutorState(estate);
+
+	/* The transaction's own next read must see the row. */
+	CommandCounterIncrement();
+}
+
+void
+le_store_write(Relation rel, const LeElection *election)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	Datum	   *values = slot->tts_values - 1;
+	bool	   *nulls = slot->tts_isnull - 1;
+	NameData	owner;
+	ItemPointerData tid = election->tid;
+
+	ExecClearTuple(slot);
+	namestrcpy(&owner, election->owner);
+	memset(slot->tts_isnull, 0, LE_STATE_NATTS * sizeof(bool));
+	values[LE_STATE_ELECTION] = CStringGetTextDatum(election->election);
+	values[LE_STATE_EPOCH] = Int64GetDatum(election->epoch);
+	values[LE_STATE_TERMS] = Int64GetDatum(election->terms);
+	values[LE_STATE_ACQUIRED_AT] = TimestampTzGetDatum(election->acquired_at);
+	values[LE_STATE_TTL] = Int64GetDatum(election->ttl);
+	values[LE_STATE_KIND] = CharGetDatum(election->kind);
+	values[LE_STATE_OWNER] = NameGetDatum(&owner);
+	nulls[LE_STATE_HOLDER] = !election->held;
+	if (election->held)
+		values[LE_STATE_HOLDER] = CStringGetTextDatum(election->holder);
+	ExecStoreVirtualTuple(slot);
+	put_row(rel, slot, election->exists ? &tid : NULL);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+void
+le_store_set_metadata(Relation rel, const LeKey *key, Datum value, bool isnull)
+{
+	TupleTableSlot *old = table_slot_create(rel, NULL);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	bool		exists = fetch_by_key(rel, key->election, old);
+
+	if (exists || !isnull)
+	{
+		Datum	   *values = slot->tts_values - 1;
+		bool	   *nulls = slot->tts_isnull - 1;
+
+		ExecClearTuple(slot);
+		memset(slot->tts_isnull, 0, LE_METADATA_NATTS * sizeof(bool));
+		values[LE_METADATA_ELECTION] = CStringGetTextDatum(key->election);
+		values[LE_METADATA_EPOCH] = Int64GetDatum(key->epoch);
+		values[LE_METADATA_VALUE] = value;
+		nulls[LE_METADATA_VALUE] = isnull;
+		ExecStoreVirtualTuple(slot);
+		put_row(rel, slot, exists ? &old->tts_tid : NULL);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	ExecDropSingleTupleTableSlot(old);
+}

@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * token.h
+ *	  The fencing tokens that the current transaction depends on.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LE_TOKEN_H
+#define LE_TOKEN_H
+
+#include "leader_election.h"
+
+/*
+ * Makes the transaction depend on a token: error LE001 or LE003 now if it is
+ * not current, or at commit if it is no longer.
+ */
+extern void le_token_use(const LeKey *key);
+
+/*
+ * The same by leader_fence: the caller needs the rights of a holder (42501),
+ * and later writes of the transaction that bring no token present this one.
+ */
+extern void le_token_present(const LeKey *key);
+
+/* The epoch presented for an election, by call or by setting; 0 if none. */
+extern int64 le_token_presented(Oid rel, const char *election);
+
+/* Does the transaction depend on any token? */
+extern bool le_token_any(void);
+
+/* Called by the transaction callbacks. */
+extern void le_token_pre_commit(void);
+extern void le_token_forget(void);
+extern void le_token_subxact_commit(void);
+extern void le_token_subxact_abort(void);
+
+#endif							/* LE_TOKEN_H */
