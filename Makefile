@@ -5,7 +5,8 @@
 #	make demo		the same preparation, then the demonstration
 #	make installcheck	regress, isolation and TAP against what is installed
 #	make mutants		show that the tests notice broken promises
-#	make indent		lay out the C sources
+#	make indent		lay out the C sources as pgindent does
+#	make typedefs		after new types: renew typedefs.list, which indent reads
 #
 # "test" and "demo" start from a machine that has nothing but git, make and root
 # or sudo, so this file must also be readable by make where pg_config is absent.
@@ -16,6 +17,7 @@ PGFILEDESC  = "leader_election - leader election with leases and fenced writes"
 
 OBJS = \
 	$(WIN32RES) \
+	src/answer.o \
 	src/arguments.o \
 	src/change.o \
 	src/clock.o \
@@ -28,13 +30,15 @@ OBJS = \
 	src/place.o \
 	src/protect.o \
 	src/relations.o \
+	src/renewal.o \
 	src/rights.o \
 	src/setting.o \
 	src/shmem.o \
 	src/sqlfuncs.o \
 	src/status.o \
 	src/store.o \
-	src/token.o
+	src/token.o \
+	src/view.o
 
 DATA = \
 	sql/leader_election--1.0.sql
@@ -96,16 +100,35 @@ demo:
 mutants:
 	@$(here)test/run mutants
 
-# pgindent is the layout that is meant; clang-format comes close where
-# PostgreSQL's own tool is not at hand.
-indent:
-	@cd $(here) && \
-	if command -v pgindent >/dev/null; then \
-		pgindent --typedefs=typedefs.list src; \
-	elif command -v clang-format >/dev/null; then \
-		clang-format -i src/*.[ch]; \
-	else \
-		echo 'leader_election: neither pgindent nor clang-format found' >&2; exit 1; \
-	fi
+# The layout is pgindent's.  Debian ships the program under it, pg_bsd_indent,
+# with the server's client programs from PostgreSQL 17 on; the options are those
+# of pgindent, and so is what is done before (a comment that starts with dashes
+# keeps its form) and after (one blank before the star of a returned pointer).
+PG_BSD_INDENT ?= $(firstword $(shell command -v pg_bsd_indent || \
+	ls -r /usr/lib/postgresql/*/bin/pg_bsd_indent 2>/dev/null))
+INDENT_FLAGS = -bad -bap -bbb -bc -bl -cli1 -cp33 -cdb -nce -d0 -di12 -nfc1 -i4 \
+	-l79 -lp -lpl -nip -npro -sac -tpg -ts4 -Utypedefs.list
 
-.PHONY: test demo mutants indent
+indent:
+	@test -n "$(PG_BSD_INDENT)" || { \
+		echo 'leader_election: no pg_bsd_indent; Debian has it in postgresql-client-17 and later' >&2; \
+		exit 1; }
+	@cd $(here) && for file in src/*.[ch]; do \
+		sed 's,/\*  *---,/*---X_X,' $$file | $(PG_BSD_INDENT) $(INDENT_FLAGS) | \
+		sed 's,/\*---X_X,/* ---,; s,^\([A-Za-z_][^[:space:]]*\)[[:space:]]*\*$$,\1 *,' >$$file.new && \
+		test -s $$file.new || exit 1; \
+		cmp -s $$file $$file.new || { echo $$file; cat $$file.new >$$file; }; \
+		rm -f $$file.new; \
+	done
+
+# pg_bsd_indent must be told which words are types: those in the debugging
+# information of the objects that the sources name.
+typedefs: $(OBJS)
+	@objdump --dwarf=info $(OBJS) | \
+	awk '/DW_TAG_typedef/ { t = 1; next } t && /DW_AT_name/ { print $$NF; t = 0 }' | \
+	LC_ALL=C sort -u >$(here)typedefs.new
+	@cat $(here)src/*.[ch] | grep -ow '[A-Za-z_][A-Za-z_0-9]*' | LC_ALL=C sort -u | \
+	LC_ALL=C comm -12 - $(here)typedefs.new >$(here)typedefs.list
+	@rm -f $(here)typedefs.new
+
+.PHONY: test demo mutants indent typedefs

@@ -120,13 +120,15 @@ le_place_acknowledged(void)
 	return position;
 }
 
-/* Confirmed is derived, so nobody has to be told when a standby catches up. */
+/*
+ * Have the synchronous standbys, if there are any, what is needed?  This is
+ * derived at each look, so nobody has to be told when a standby catches up.
+ */
 static bool
-is_confirmed(const LePlace *place)
+is_confirmed(XLogRecPtr needed)
 {
-	return XLogRecPtrIsInvalid(place->confirm_at) ||
-		!le_sync_standbys_defined() ||
-		le_place_acknowledged() >= place->confirm_at;
+	return XLogRecPtrIsInvalid(needed) || !le_sync_standbys_defined() ||
+		le_place_acknowledged() >= needed;
 }
 
 static void
@@ -134,7 +136,7 @@ copy_place(const LePlace *place, LePlaceInfo *info)
 {
 	info->found = true;
 	info->state = place->state;
-	info->confirmed = is_confirmed(place);
+	info->confirmed = is_confirmed(place->confirm_at);
 	info->kind = place->kind;
 	info->epoch = place->epoch;
 	info->ttl = place->ttl;
@@ -144,13 +146,16 @@ copy_place(const LePlace *place, LePlaceInfo *info)
 	strlcpy(info->holder, place->holder, sizeof(info->holder));
 }
 
-/* What is left when the caller, under the table's lock, has found nothing. */
+/*
+ * For a term without a place.  The row tells of it, but perhaps no standby
+ * does, unless all that was written before the incarnation has got there.
+ */
 static void
 copy_nothing(LePlaceInfo *info)
 {
 	info->found = false;
 	info->state = LE_PLACE_FREE;
-	info->confirmed = false;
+	info->confirmed = is_confirmed(le_shmem_places()->start_lsn);
 	info->deadline = 0;
 }
 
@@ -191,7 +196,7 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	info->start = table->start;
 	if (place)
 	{
-		led = place->state == LE_PLACE_OPEN && is_confirmed(place) &&
+		led = place->state == LE_PLACE_OPEN && is_confirmed(place->confirm_at) &&
 			info->now < (int64) pg_atomic_read_u64(&place->deadline);
 		if (led)
 			raise_deadline(place, info->now + place->ttl);
@@ -226,7 +231,7 @@ has_run_out(const LePlace *place, int64 now)
 {
 	return (place->state == LE_PLACE_OPEN ||
 			place->state == LE_PLACE_CLOSED) &&
-		is_confirmed(place) &&
+		is_confirmed(place->confirm_at) &&
 		now >= (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
 }
 

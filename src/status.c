@@ -21,10 +21,10 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
-#include "election.h"
 #include "relations.h"
 #include "rights.h"
 #include "shmem.h"
+#include "view.h"
 
 PG_FUNCTION_INFO_V1(le_leader_election_status);
 
@@ -76,7 +76,7 @@ put_status(const LeElection *election, void *arg)
 	nulls[STATUS_ELECTION] = false;
 	view.row = *election;
 	if (!standby)
-		le_election_judge(status->state, &view);
+		le_view_judge(status->state, &view);
 
 	if (le_rights_has(election->owner) ||
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ *
+ * answer.c
+ *	  What a candidate is told.
+ *
+ * All durations of the interface are computed here, from the TTL and from
+ * what is left of the lease.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "answer.h"
+#include "clock.h"
+
+#define RETRY_LEAST		(10 * LE_MS)
+#define RETRY_BUSY		(100 * LE_MS)
+
+/* Columns of the answer */
+enum
+{
+	ANSWER_IS_LEADER,
+	ANSWER_EPOCH,
+	ANSWER_LEADER,
+	ANSWER_EXPIRES_IN,
+	ANSWER_STEP_DOWN_AFTER,
+	ANSWER_RETRY_AFTER,
+	ANSWER_NATTS
+};
+
+void
+le_answer_other(LeAnswer *answer, const LeView *view, int64 ttl)
+{
+	memset(answer, 0, sizeof(LeAnswer));
+	answer->ttl = ttl;
+	answer->left = -1;
+	if (le_view_is_held(view))
+	{
+		answer->ttl = view->row.ttl;
+		answer->left = Max(view->deadline - view->now, 0);
+		strlcpy(answer->leader, view->row.holder, sizeof(answer->leader));
+		answer->busy = view->standing == LE_STANDING_UNCERTAIN;
+	}
+}
+
+void
+le_answer_leader(LeAnswer *answer, int64 epoch, const char *holder, int64 ttl,
+			  int64 left)
+{
+	memset(answer, 0, sizeof(LeAnswer));
+	answer->is_leader = true;
+	answer->epoch = epoch;
+	answer->ttl = ttl;
+	answer->left = Max(left, 0);
+	strlcpy(answer->leader, holder, sizeof(answer->leader));
+}
+
+/* A third of the TTL before the lease ends, its holder must have stopped. */
+static int64
+step_down_after(const LeAnswer *answer)
+{
+	return Max(answer->left - answer->ttl / 3, 0);
+}
+
+/*
+ * When to call again.  Followers of one election are spread, so that they do
+ * not arrive together: those who wait for the end of the lease, behind it;
+ * the others, before their third.
+ */
+static int64
+retry_after(const LeAnswer *answer)
+{
+	int64		third = answer->ttl / 3;
+	double		jitter = pg_prng_double(&pg_global_prng_state);
+	int64		retry;
+
+	if (answer->busy)
+		return RETRY_BUSY - (int64) (jitter * RETRY_BUSY / 2);
+	if (answer->is_leader)
+		retry = step_down_after(answer) / 2;
+	else if (answer->left >= third)
+		retry = third - (int64) (jitter * third / 5);
+	else
+		retry = Min(Max(answer->left, 0) + (int64) (jitter * third / 5), third);
+	return Max(retry, Max(answer->ttl / 20, RETRY_LEAST));
+}
+
+Datum
+le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer)
+{
+	TupleDesc	desc;
+	Datum		values[ANSWER_NATTS];
+	bool		nulls[ANSWER_NATTS] = {false};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
+		desc->natts != ANSWER_NATTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("the function is not declared as the extension declares it")));
+
+	values[ANSWER_IS_LEADER] = BoolGetDatum(answer->is_leader);
+	values[ANSWER_EPOCH] = Int64GetDatum(answer->epoch);
+	nulls[ANSWER_EPOCH] = !answer->is_leader;
+	nulls[ANSWER_LEADER] = answer->leader[0] == '\0';
+	if (!nulls[ANSWER_LEADER])
+		values[ANSWER_LEADER] = CStringGetTextDatum(answer->leader);
+	nulls[ANSWER_EXPIRES_IN] = answer->left < 0;
+	values[ANSWER_EXPIRES_IN] =
+		IntervalPGetDatum(le_us_to_interval(answer->left));
+	nulls[ANSWER_STEP_DOWN_AFTER] = !answer->is_leader;
+	values[ANSWER_STEP_DOWN_AFTER] =
+		IntervalPGetDatum(le_us_to_interval(step_down_after(answer)));
+	values[ANSWER_RETRY_AFTER] =
+		IntervalPGetDatum(le_us_to_interval(retry_after(answer)));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values,
+											 nulls));
+}

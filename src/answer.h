@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ *
+ * answer.h
+ *	  What a candidate is told.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LE_ANSWER_H
+#define LE_ANSWER_H
+
+#include "fmgr.h"
+
+#include "leader_election.h"
+#include "view.h"
+
+/* An answer to acquire and renew */
+typedef struct LeAnswer
+{
+	bool		is_leader;
+	bool		granted;		/* leader by a term that this call began */
+	bool		busy;			/* somebody else is at work on the election */
+	int64		epoch;			/* if leader */
+	int64		ttl;			/* of the current term, or of the bid */
+	int64		left;			/* of the current lease; -1 if nobody's */
+	char		leader[LE_NAME_MAX + 1];	/* empty if nobody */
+} LeAnswer;
+
+/* It leads by that epoch. */
+extern void le_answer_leader(LeAnswer *answer, int64 epoch, const char *holder,
+							 int64 ttl, int64 left);
+
+/* It does not; ttl is the one it asked for. */
+extern void le_answer_other(LeAnswer *answer, const LeView *view, int64 ttl);
+
+/* The answer as the row that the SQL function returns. */
+extern Datum le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer);
+
+#endif							/* LE_ANSWER_H */

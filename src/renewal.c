@@ -1,0 +1,264 @@
+/*-------------------------------------------------------------------------
+ *
+ * renewal.c
+ *	  Going on with a lease, and asking whether it goes on.
+ *
+ * Both ask the place of the term, and nothing else if there is one: no row, no
+ * lock that anybody waits for, no transaction id.
+ *
+ * A restart forgets the places.  The row still names the holder, so its first
+ * renewal makes the place again, under the election's lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+
+#include "change.h"
+#include "clock.h"
+#include "guc.h"
+#include "lock.h"
+#include "renewal.h"
+#include "rights.h"
+
+/* How long a renewal that must read the row waits for one who changes it */
+#define RECLAIM_WAIT		(5 * LE_SECOND)
+/* How long a renewal waits to see what becomes of an end in the making */
+#define CLOSING_WAIT		(100 * LE_MS)
+#define CLOSING_PAUSE_US	(1 * LE_MS)
+
+void
+le_renewal_make_place(const LeKey *key, const LeElection *row, LePlaceState state,
+		   int64 deadline)
+{
+	if (!le_place_make(key, row, state, deadline))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("no room for another live lease"),
+				 errhint("Raise leader_election.max_leases and restart the server.")));
+}
+
+/*
+ * The first renewal after a restart: gives a held term its place again.  The
+ * row is read under the lock that a takeover conflicts with, or a term that
+ * is being replaced would come back to life.  False if the row no longer names
+ * the term, its time after the restart has run out, or somebody is changing it.
+ */
+static bool
+reclaim(const LeKey *key)
+{
+	LeLock		lock = le_lock_election(key->rel, key->election);
+	Relation	rel;
+	LeView		view;
+	bool		alive;
+
+	if (le_lock_poll(&lock, RowShareLock, le_clock_now() + RECLAIM_WAIT) != NULL)
+		return false;
+	rel = le_state_open(key->rel, AccessShareLock);
+	le_view_read(rel, key->election, &view);
+	table_close(rel, AccessShareLock);
+	alive = view.row.epoch == key->epoch && view.row.kind == LE_KIND_LEASE &&
+		view.standing == LE_STANDING_HELD;
+	if (alive && view.forgotten)
+		le_renewal_make_place(key, &view.row, LE_PLACE_OPEN, view.deadline);
+	le_lock_release(&lock, RowShareLock);
+	return alive;
+}
+
+/*
+ * Renews a term that has a place.  An end that is just being committed is
+ * waited for: the answer would be wrong if that commit failed.
+ */
+static bool
+renew_place(const LeKey *key, LePlaceInfo *info)
+{
+	int64		until = le_clock_now() + CLOSING_WAIT;
+
+	for (;;)
+	{
+		if (le_change_ended(key))
+		{
+			le_place_look(key, info);
+			return false;
+		}
+		if (le_place_renew(key, info))
+			return true;
+		if (info->found && info->state == LE_PLACE_PENDING &&
+			le_change_begun(key))
+			return info->now < info->deadline;
+		if (!info->found || info->state != LE_PLACE_CLOSING ||
+			info->now >= until)
+			return false;
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(CLOSING_PAUSE_US);
+	}
+}
+
+/* Tries to renew by memory, and by the row if a restart has forgotten it. */
+bool
+le_renewal_try(const LeKey *key, LePlaceInfo *info)
+{
+	if (renew_place(key, info))
+		return true;
+	return !info->found && reclaim(key) && renew_place(key, info);
+}
+
+void
+le_renewal_renew(const LeKey *key, LeAnswer *answer)
+{
+	LePlaceInfo info;
+	LeView		view;
+	Relation	rel;
+
+	le_require_primary();
+	le_shmem_attach();
+	le_place_look(key, &info);
+	if (info.found)
+		le_rights_require(info.owner, key->election);
+	if (!info.found || !renew_place(key, &info))
+	{
+		/* Not led, or forgotten: the row tells which, and who leads. */
+		rel = le_state_open(key->rel, AccessShareLock);
+		le_view_read(rel, key->election, &view);
+		table_close(rel, AccessShareLock);
+		if (view.row.exists)
+			le_rights_require(view.row.owner, key->election);
+		if (view.row.epoch != key->epoch || !view.forgotten ||
+			view.standing != LE_STANDING_HELD ||
+			!le_renewal_try(key, &info))
+		{
+			le_answer_other(answer, &view, view.row.exists ? view.row.ttl :
+							le_default_ttl_ms * LE_MS);
+			return;
+		}
+	}
+	le_answer_leader(answer, key->epoch, info.holder, info.ttl,
+					 info.deadline - info.now);
+}
+
+bool
+le_renewal_check(const LeKey *key)
+{
+	LePlaceInfo info;
+	LeView		view;
+	Relation	rel;
+
+	le_require_primary();
+	le_shmem_attach();
+	le_place_look(key, &info);
+	if (info.found)
+	{
+		le_rights_require(info.owner, key->election);
+		if (le_change_ended(key) || info.now >= info.deadline)
+			return false;
+		return (info.state == LE_PLACE_OPEN && info.confirmed) ||
+			(info.state == LE_PLACE_PENDING && le_change_begun(key));
+	}
+
+	rel = le_state_open(key->rel, AccessShareLock);
+	le_view_read(rel, key->election, &view);
+	table_close(rel, AccessShareLock);
+	if (view.row.exists)
+		le_rights_require(view.row.owner, key->election);
+	return view.row.epoch == key->epoch && view.standing == LE_STANDING_HELD;
+}
+
+/* What a scan for a holder's forgotten leases collects */
+typedef struct Forgotten
+{
+	Oid			state;
+	const char *holder;
+	List	   *keys;			/* of LeKey */
+} Forgotten;
+
+static bool
+collect_forgotten(const LeElection *election, void *arg)
+{
+	Forgotten  *forgotten = arg;
+	LeView		view;
+
+	if (election->held && election->kind == LE_KIND_LEASE &&
+		strcmp(election->holder, forgotten->holder) == 0)
+	{
+		view.row = *election;
+		le_view_judge(forgotten->state, &view);
+		if (view.forgotten && view.standing == LE_STANDING_HELD &&
+			le_rights_has(election->owner))
+		{
+			LeKey	   *key = palloc(sizeof(LeKey));
+
+			key->rel = forgotten->state;
+			key->election = pstrdup(election->election);
+			key->epoch = election->epoch;
+			forgotten->keys = lappend(forgotten->keys, key);
+		}
+	}
+	return true;
+}
+
+/*
+ * Gives the places back that a restart has taken from a holder's leases.  A
+ * lease without a place ends at the latest one longest TTL after the start, so
+ * later there is nothing to scan for; nor when this backend did it before for
+ * the same holder and user and met nobody at work.
+ */
+static void
+reclaim_all(Oid state, const char *holder)
+{
+	static struct
+	{
+		Oid			rel;
+		Oid			user;
+		int64		start;
+		char		holder[LE_NAME_MAX + 1];
+	}			done;
+	Forgotten	forgotten = {state, holder, NIL};
+	LeKey		nobody = {state, "", 0};
+	LePlaceInfo info;
+	Relation	rel;
+	ListCell   *lc;
+	bool		all = true;
+
+	le_place_look(&nobody, &info);
+	if (info.now - info.start > LE_TTL_MAX ||
+		(done.rel == state && done.user == GetUserId() &&
+		 done.start == info.start && strcmp(done.holder, holder) == 0))
+		return;
+
+	rel = le_state_open(state, AccessShareLock);
+	le_store_scan(rel, collect_forgotten, &forgotten);
+	table_close(rel, AccessShareLock);
+	foreach(lc, forgotten.keys)
+		all &= reclaim(lfirst(lc));
+	if (all)
+	{
+		done.rel = state;
+		done.user = GetUserId();
+		done.start = info.start;
+		strlcpy(done.holder, holder, sizeof(done.holder));
+	}
+}
+
+void
+le_renewal_renew_all(Oid state, const char *holder, LeTell tell, void *arg)
+{
+	LePlaceInfo info;
+	int			cursor = 0;
+
+	le_require_primary();
+	le_shmem_attach();
+	reclaim_all(state, holder);
+	while (le_place_next(state, holder, &cursor, &info))
+	{
+		LeKey		key = {state, info.election, info.epoch};
+		LePlaceInfo renewed;
+
+		if (info.kind == LE_KIND_LEASE && le_rights_has(info.owner) &&
+			renew_place(&key, &renewed))
+			tell(info.election, info.epoch, renewed.deadline - renewed.now, arg);
+	}
+}
+

@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ *
+ * view.c
+ *	  How an election stands: its row and the place of its term together.
+ *
+ * The row says who holds an election, memory says until when.  This is the
+ * only file that puts the two together.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/rel.h"
+
+#include "change.h"
+#include "place.h"
+#include "view.h"
+
+void
+le_view_judge(Oid rel, LeView *view)
+{
+	LePlaceInfo place;
+	bool		settled;
+	LeKey		key = {rel, view->row.election, view->row.epoch};
+
+	view->unconfirmed = view->forgotten = false;
+	if (!view->row.held)
+	{
+		view->standing = LE_STANDING_FREE;
+		view->now = view->deadline = 0;
+		return;
+	}
+
+	le_place_look(&key, &place);
+	view->now = place.now;
+	view->forgotten = !place.found;
+	view->deadline = place.found ? place.deadline : place.start + view->row.ttl;
+	settled = !place.found || place.state == LE_PLACE_OPEN;
+	view->unconfirmed = settled && !place.confirmed;
+	if (view->now >= view->deadline || place.state == LE_PLACE_CLOSED)
+		view->standing = LE_STANDING_LAPSED;
+	else if ((settled && place.confirmed) ||
+			 (place.state == LE_PLACE_PENDING && le_change_begun(&key)))
+		view->standing = LE_STANDING_HELD;
+	else
+		view->standing = LE_STANDING_UNCERTAIN;
+}
+
+void
+le_view_read(Relation rel, const char *election, LeView *view)
+{
+	le_store_read(rel, election, &view->row);
+	le_view_judge(RelationGetRelid(rel), view);
+}
+
+bool
+le_view_is_held(const LeView *view)
+{
+	return view->standing == LE_STANDING_HELD ||
+		view->standing == LE_STANDING_UNCERTAIN;
+}
