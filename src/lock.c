@@ -92,6 +92,15 @@ le_lock_release(const LeLock *lock, LOCKMODE mode)
 	LockRelease(&lock->tag, mode, false);
 }
 
+/* How long we may queue, in milliseconds; the user's limit may be shorter. */
+static int
+queue_limit(void)
+{
+	int			limit = Max(Min(QUEUE_LIMIT_MS, DeadlockTimeout / 2), 1);
+
+	return LockTimeout > 0 ? Min(LockTimeout, limit) : limit;
+}
+
 /*
  * A conditional lock starves behind committing writers, whose locks overlap;
  * one in the queue is next.  The wait ends before the deadlock detector looks
@@ -105,7 +114,6 @@ le_lock_queue(const LeLock *lock, LOCKMODE mode)
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	int			saved_timeout = LockTimeout;
-	int			limit = Max(Min(QUEUE_LIMIT_MS, DeadlockTimeout / 2), 1);
 	volatile bool granted = false;
 
 	if (le_lock_try(lock, mode))
@@ -115,7 +123,7 @@ le_lock_queue(const LeLock *lock, LOCKMODE mode)
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		LockTimeout = saved_timeout > 0 ? Min(saved_timeout, limit) : limit;
+		LockTimeout = queue_limit();
 		LockAcquire(&lock->tag, mode, false, false);
 		LockTimeout = saved_timeout;
 		granted = true;

@@ -18,6 +18,8 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "tcop/utility.h"
+#include "tcop/utility.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -83,6 +85,9 @@ const LeRelations *
 le_relations(FunctionCallInfo fcinfo)
 {
 	Oid			namespace;
+
+	/* A function that is labelled parallel safe may call ours. */
+	PreventCommandIfParallelMode("a function of leader_election");
 
 	/*
 	 * A backend meets one installation at a time, so whose function calls is

@@ -51,7 +51,8 @@ extern void le_relations_init(void);
  * The relations that belong to the installation whose function this is the
  * call of.  They are looked up in that function's schema, never through the
  * search_path.  Valid until the next invalidation message is taken in: copy
- * what is needed longer.  Error 55000 if one is missing.
+ * what is needed longer.  Error 55000 if one is missing, 25000 in a parallel
+ * operation.
  */
 extern const LeRelations *le_relations(FunctionCallInfo fcinfo);
 
