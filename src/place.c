@@ -82,25 +82,31 @@ find(const LeKey *key)
 	return index >= 0 ? le_shmem_place(index) : NULL;
 }
 
+/* Has an incarnation begun, and on the server's present timeline? */
+static bool
+has_begun(const LePlaceTable *table)
+{
+	return table->start != 0 && table->timeline == GetWALInsertionTimeLine();
+}
+
 /*
  * Takes the table's lock in shared mode, and sees to it that an incarnation
- * has begun and belongs to the server's timeline: a promotion begins another.
+ * has begun; a promotion begins another one.
  */
 static LePlaceTable *
 lock_shared(void)
 {
 	LePlaceTable *table = le_shmem_places();
-	TimeLineID	timeline = GetWALInsertionTimeLine();
 
 	LWLockAcquire(le_shmem_lock(), LW_SHARED);
-	while (unlikely(table->start == 0 || table->timeline != timeline))
+	while (unlikely(!has_begun(table)))
 	{
 		LWLockRelease(le_shmem_lock());
 		LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
-		if (table->start == 0 || table->timeline != timeline)
+		if (!has_begun(table))
 		{
 			table->start_lsn = GetXLogInsertRecPtr();
-			table->timeline = timeline;
+			table->timeline = GetWALInsertionTimeLine();
 			table->start = le_clock_now();
 		}
 		LWLockRelease(le_shmem_lock());
@@ -159,19 +165,34 @@ copy_nothing(LePlaceInfo *info)
 	info->deadline = 0;
 }
 
-void
-le_place_look(const LeKey *key, LePlaceInfo *info)
+/* What there is of a term; the caller holds the lock, and releases it here. */
+static void
+look_and_unlock(const LeKey *key, LePlaceInfo *info)
 {
-	LePlaceTable *table = lock_shared();
+	const LePlaceTable *table = le_shmem_places();
 	LePlace    *place = find(key);
 
 	if (place)
 		copy_place(place, info);
 	else
 		copy_nothing(info);
-	info->start = table->start;
 	info->now = le_clock_now();
+	info->start = has_begun(table) ? table->start : info->now;
 	LWLockRelease(le_shmem_lock());
+}
+
+void
+le_place_look(const LeKey *key, LePlaceInfo *info)
+{
+	(void) lock_shared();
+	look_and_unlock(key, info);
+}
+
+void
+le_place_peek(const LeKey *key, LePlaceInfo *info)
+{
+	LWLockAcquire(le_shmem_lock(), LW_SHARED);
+	look_and_unlock(key, info);
 }
 
 /* Never lowers: a holder counts on what it was told. */

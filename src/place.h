@@ -34,6 +34,12 @@ typedef struct LePlaceInfo
 extern void le_place_look(const LeKey *key, LePlaceInfo *info);
 
 /*
+ * The same for one who only watches: the grace after a restart does not begin
+ * to run by it.
+ */
+extern void le_place_peek(const LeKey *key, LePlaceInfo *info);
+
+/*
  * Raises the deadline of an open, confirmed place that has not run out to
  * one TTL from now.  True if the term is led after it; info is what was found
  * then.

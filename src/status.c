@@ -76,7 +76,7 @@ put_status(const LeElection *election, void *arg)
 	nulls[STATUS_ELECTION] = false;
 	view.row = *election;
 	if (!standby)
-		le_view_judge(status->state, &view);
+		le_view_watch(status->state, &view);
 
 	if (le_rights_has(election->owner) ||
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))

@@ -136,8 +136,9 @@ validate(const LeKey *key, bool lock_it, int64 until)
 	require_current(key, &row);
 }
 
-static Token *
-find_token(const LeKey *key)
+/* Is the token remembered, and if so asked, as one that was presented? */
+static bool
+is_remembered(const LeKey *key, bool presented)
 {
 	ListCell   *lc;
 
@@ -146,10 +147,11 @@ find_token(const LeKey *key)
 		Token	   *token = lfirst(lc);
 
 		if (token->key.epoch == key->epoch && token->key.rel == key->rel &&
+			(token->presented || !presented) &&
 			strcmp(token->key.election, key->election) == 0)
-			return token;
+			return true;
 	}
-	return NULL;
+	return false;
 }
 
 static void
@@ -175,7 +177,7 @@ le_token_use(const LeKey *key)
 {
 	LeElection	row;
 
-	if (find_token(key) != NULL && !le_change_ended(key))
+	if (is_remembered(key, false) && !le_change_ended(key))
 		return;
 
 	le_require_primary();
@@ -198,7 +200,8 @@ le_token_present(const LeKey *key)
 	require_current(key, &row);
 	if (validated)
 		validate(key, true, validation_deadline());
-	remember(key, true);
+	if (!is_remembered(key, true))
+		remember(key, true);
 }
 
 int64

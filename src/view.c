@@ -16,8 +16,10 @@
 #include "place.h"
 #include "view.h"
 
-void
-le_view_judge(Oid rel, LeView *view)
+typedef void (*Look) (const LeKey *key, LePlaceInfo *info);
+
+static void
+judge(Oid rel, LeView *view, Look look)
 {
 	LePlaceInfo place;
 	bool		settled;
@@ -31,7 +33,7 @@ le_view_judge(Oid rel, LeView *view)
 		return;
 	}
 
-	le_place_look(&key, &place);
+	look(&key, &place);
 	view->now = place.now;
 	view->forgotten = !place.found;
 	view->deadline = place.found ? place.deadline : place.start + view->row.ttl;
@@ -44,6 +46,18 @@ le_view_judge(Oid rel, LeView *view)
 		view->standing = LE_STANDING_HELD;
 	else
 		view->standing = LE_STANDING_UNCERTAIN;
+}
+
+void
+le_view_judge(Oid rel, LeView *view)
+{
+	judge(rel, view, le_place_look);
+}
+
+void
+le_view_watch(Oid rel, LeView *view)
+{
+	judge(rel, view, le_place_peek);
 }
 
 void

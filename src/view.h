@@ -39,6 +39,9 @@ extern void le_view_read(Relation rel, const char *election, LeView *view);
 /* The same for a row that was read already. */
 extern void le_view_judge(Oid rel, LeView *view);
 
+/* The same for one who only watches. */
+extern void le_view_watch(Oid rel, LeView *view);
+
 /* Is the row's term, led or not, in the way of another candidate? */
 extern bool le_view_is_held(const LeView *view);
 
