@@ -10,10 +10,15 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
+#include "utils/typcache.h"
 
 #include "answer.h"
 #include "clock.h"
@@ -33,18 +38,33 @@ enum
 	ANSWER_NATTS
 };
 
+static const char *const interval_columns[] = {
+	"expires_in", "step_down_after", "retry_after"
+};
+
 void
-le_answer_other(LeAnswer *answer, const LeView *view, int64 ttl)
+le_answer_held(LeAnswer *answer, const char *leader, int64 ttl, int64 left)
 {
 	memset(answer, 0, sizeof(LeAnswer));
 	answer->ttl = ttl;
-	answer->left = -1;
+	answer->left = Max(left, 0);
+	strlcpy(answer->leader, leader, sizeof(answer->leader));
+}
+
+void
+le_answer_other(LeAnswer *answer, const LeView *view, int64 ttl)
+{
 	if (le_view_is_held(view))
 	{
-		answer->ttl = view->row.ttl;
-		answer->left = Max(view->deadline - view->now, 0);
-		strlcpy(answer->leader, view->row.holder, sizeof(answer->leader));
+		le_answer_held(answer, view->row.holder, view->row.ttl,
+					   view->deadline - view->now);
 		answer->busy = view->standing == LE_STANDING_UNCERTAIN;
+	}
+	else
+	{
+		memset(answer, 0, sizeof(LeAnswer));
+		answer->ttl = ttl;
+		answer->left = -1;
 	}
 }
 
@@ -90,18 +110,52 @@ retry_after(const LeAnswer *answer)
 	return Max(retry, Max(answer->ttl / 20, RETRY_LEAST));
 }
 
+/*
+ * The row type of a function with OUT parameters.  Its columns are known here,
+ * and reading them from the catalog at each call would cost more than a
+ * renewal does.  A function that is declared otherwise is refused by the
+ * executor.
+ */
+static TupleDesc
+record_desc(void)
+{
+	static TupleDesc desc = NULL;
+	TupleDesc	made;
+	MemoryContext old;
+
+	if (desc != NULL)
+		return desc;
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	made = CreateTemplateTupleDesc(ANSWER_NATTS);
+	TupleDescInitEntry(made, ANSWER_IS_LEADER + 1, "is_leader", BOOLOID, -1, 0);
+	TupleDescInitEntry(made, ANSWER_EPOCH + 1, "epoch", INT8OID, -1, 0);
+	TupleDescInitEntry(made, ANSWER_LEADER + 1, "leader", TEXTOID, -1, 0);
+	for (int i = ANSWER_EXPIRES_IN; i < ANSWER_NATTS; i++)
+		TupleDescInitEntry(made, i + 1, interval_columns[i - ANSWER_EXPIRES_IN],
+						   INTERVALOID, -1, 0);
+	desc = BlessTupleDesc(made);
+	MemoryContextSwitchTo(old);
+	return desc;
+}
+
 Datum
 le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer)
 {
+	Oid			type = get_func_rettype(fcinfo->flinfo->fn_oid);
 	TupleDesc	desc;
 	Datum		values[ANSWER_NATTS];
 	bool		nulls[ANSWER_NATTS] = {false};
+	HeapTuple	tuple;
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE ||
-		desc->natts != ANSWER_NATTS)
+	if (type == RECORDOID)
+		desc = record_desc();
+	else
+		desc = lookup_rowtype_tupdesc(type, -1);
+	if (desc->natts != ANSWER_NATTS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("the function is not declared as the extension declares it")));
+				 errmsg("type \"%s\" has been altered", format_type_be(type)),
+				 errhint("Drop the extension and create it again.")));
 
 	values[ANSWER_IS_LEADER] = BoolGetDatum(answer->is_leader);
 	values[ANSWER_EPOCH] = Int64GetDatum(answer->epoch);
@@ -117,6 +171,8 @@ le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer)
 		IntervalPGetDatum(le_us_to_interval(step_down_after(answer)));
 	values[ANSWER_RETRY_AFTER] =
 		IntervalPGetDatum(le_us_to_interval(retry_after(answer)));
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values,
-											 nulls));
+	tuple = heap_form_tuple(desc, values, nulls);
+	if (type != RECORDOID)
+		ReleaseTupleDesc(desc);
+	return HeapTupleGetDatum(tuple);
 }

@@ -29,8 +29,12 @@ typedef struct LeAnswer
 extern void le_answer_leader(LeAnswer *answer, int64 epoch, const char *holder,
 							 int64 ttl, int64 left);
 
-/* It does not; ttl is the one it asked for. */
+/* It does not; how the election stands is said, or the ttl asked for. */
 extern void le_answer_other(LeAnswer *answer, const LeView *view, int64 ttl);
+
+/* It does not, another leads. */
+extern void le_answer_held(LeAnswer *answer, const char *leader, int64 ttl,
+						   int64 left);
 
 /* The answer as the row that the SQL function returns. */
 extern Datum le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer);

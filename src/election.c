@@ -3,8 +3,8 @@
  * election.c
  *	  How a term begins and ends.
  *
- * A bid looks without a lock first: whoever loses there has cost nothing.
- * Then come the election's lock in ShareUpdateExclusiveLock, conditionally, as
+ * A bid looks without a lock first, into memory and then at the row: whoever
+ * loses there has cost nothing.  Then come the election's lock in ShareUpdateExclusiveLock, conditionally, as
  * candidates must not queue behind an open transaction of another candidate;
  * the row again, now under the lock; and ExclusiveLock, in the queue, which
  * waits for fenced commits that are under way.  Between the last two the row
@@ -75,7 +75,6 @@ static void
 check_grantable(const LeRelations *relations, Relation rel, const LeBid *bid,
 				const LeView *view)
 {
-	le_require_writable();
 	if (view->row.exists)
 		le_rights_require(view->row.owner, bid->election);
 	else
@@ -179,6 +178,33 @@ grant_under_lock(const LeRelations *relations, const LeBid *bid,
 	return granted;
 }
 
+/*
+ * Most bids meet a live term, their own or another's.  Its place says all that
+ * there is to say; it is open only while the row names the term, but for an
+ * end that this transaction has made itself.
+ */
+static bool
+answer_from_memory(const LeRelations *relations, const LeBid *bid,
+				   LeAnswer *answer)
+{
+	LeKey		key = {relations->state, bid->election, 0};
+	LePlaceInfo info;
+
+	if (!le_place_look_live(&key, &info) || le_change_ended(&key))
+		return false;
+	le_rights_require(info.owner, bid->election);
+	if (info.kind != LE_KIND_LEASE || strcmp(info.holder, bid->holder) != 0)
+	{
+		le_answer_held(answer, info.holder, info.ttl, info.deadline - info.now);
+		return true;
+	}
+	if (!le_renewal_try(&key, &info))
+		return false;
+	le_answer_leader(answer, key.epoch, info.holder, info.ttl,
+					 info.deadline - info.now);
+	return true;
+}
+
 void
 le_election_acquire(const LeRelations *relations, const LeBid *bid,
 					LeAnswer *answer)
@@ -190,6 +216,8 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 
 	le_require_primary();
 	le_shmem_attach();
+	if (answer_from_memory(&ours, bid, answer))
+		return;
 
 	rel = le_state_open(ours.state, AccessShareLock);
 	le_view_read(rel, bid->election, &view);
@@ -221,7 +249,7 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 		return;
 	}
 
-	le_require_writable();
+	PreventCommandIfReadOnly("leader_acquire()");
 	if (!le_lock_try(&lock, ShareUpdateExclusiveLock))
 	{
 		le_answer_other(answer, &view, bid->ttl);
@@ -290,7 +318,7 @@ le_election_release(const LeRelations *relations, const LeKey *key)
 		le_rights_require(row.owner, key->election);
 	if (!row.held || row.epoch != key->epoch)
 		return false;
-	le_require_writable();
+	PreventCommandIfReadOnly("leader_release()");
 
 	if (!le_lock_change(ours.state, key->election))
 		cannot_lock(key->election);
@@ -321,7 +349,7 @@ le_election_set_metadata(const LeRelations *relations, const LeKey *key,
 	/* The lease is looked at before, without the lock: a loser waits not. */
 	if (!le_renewal_check(key))
 		return false;
-	le_require_writable();
+	PreventCommandIfReadOnly("leader_set_metadata()");
 	if (!le_lock_queue(&lock, ShareUpdateExclusiveLock))
 		cannot_lock(key->election);
 	rel = le_state_open(ours.state, AccessShareLock);

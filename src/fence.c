@@ -185,13 +185,8 @@ require_presented(Fence *fence, Relation rel)
 		le_token_presented(fence->key.rel, fence->key.election);
 
 	if (epoch == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_LE_NO_TOKEN),
-				 errmsg("no fencing token was presented for election \"%s\"",
-						fence->key.election),
-				 errdetail("Table \"%s\" is protected by this election; presented epoch none.",
-						   RelationGetRelationName(rel)),
-				 errhint("Call leader_fence() in the transaction, or set leader_election.fence.")));
+		le_token_missing(fence->key.rel, fence->key.election,
+						 RelationGetRelationName(rel));
 	require_epoch(fence, epoch);
 	return epoch;
 }

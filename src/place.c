@@ -195,6 +195,40 @@ le_place_peek(const LeKey *key, LePlaceInfo *info)
 	look_and_unlock(key, info);
 }
 
+/* Its deadline decides, and has not come; the lock is held in any mode. */
+static bool
+is_live(const LePlace *place, int64 now)
+{
+	return place->state == LE_PLACE_OPEN &&
+		now < (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline) &&
+		is_confirmed(place->confirm_at);
+}
+
+bool
+le_place_look_live(LeKey *key, LePlaceInfo *info)
+{
+	LePlaceTable *table = lock_shared();
+	int			index = *bucket_of(key->rel, key->election);
+	bool		live = false;
+
+	info->now = le_clock_now();
+	info->start = table->start;
+	while (!live && index >= 0)
+	{
+		LePlace    *place = le_shmem_place(index);
+
+		live = same_election(place, key) && is_live(place, info->now);
+		if (live)
+		{
+			key->epoch = place->epoch;
+			copy_place(place, info);
+		}
+		index = place->next;
+	}
+	LWLockRelease(le_shmem_lock());
+	return live;
+}
+
 /* Never lowers: a holder counts on what it was told. */
 static void
 raise_deadline(LePlace *place, int64 deadline)
@@ -217,8 +251,7 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	info->start = table->start;
 	if (place)
 	{
-		led = place->state == LE_PLACE_OPEN && is_confirmed(place->confirm_at) &&
-			info->now < (int64) pg_atomic_read_u64(&place->deadline);
+		led = is_live(place, info->now);
 		if (led)
 			raise_deadline(place, info->now + place->ttl);
 		copy_place(place, info);

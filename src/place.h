@@ -40,6 +40,12 @@ extern void le_place_look(const LeKey *key, LePlaceInfo *info);
 extern void le_place_peek(const LeKey *key, LePlaceInfo *info);
 
 /*
+ * The term of an election that is led now, as its place has it; key's epoch is
+ * not asked, and set.  False if no place says that somebody leads.
+ */
+extern bool le_place_look_live(LeKey *key, LePlaceInfo *info);
+
+/*
  * Raises the deadline of an open, confirmed place that has not run out to
  * one TTL from now.  True if the term is led after it; info is what was found
  * then.

@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -55,13 +54,4 @@ le_require_primary(void)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 				 errmsg("leadership cannot be decided on a standby server"),
 				 errhint("Connect to the primary; target_session_attrs=read-write finds it.")));
-}
-
-void
-le_require_writable(void)
-{
-	if (XactReadOnly)
-		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("a term cannot begin or end in a read-only transaction")));
 }

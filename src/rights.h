@@ -20,7 +20,4 @@ extern void le_rights_require_create(Oid counter, const char *election);
 /* Error 25006 during recovery. */
 extern void le_require_primary(void);
 
-/* Error 25006 in a READ ONLY transaction. */
-extern void le_require_writable(void);
-
 #endif							/* LE_RIGHTS_H */

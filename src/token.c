@@ -112,6 +112,25 @@ poll_lock(const LeLock *lock, LOCKMODE mode, int64 until, const LeKey *key)
 				 errhint("Run the transaction again if this process is still the leader.")));
 }
 
+void
+le_token_missing(Oid rel, const char *election, const char *table)
+{
+	LeKey		key = {rel, election, 0};
+	LeElection	row;
+
+	read_row(&key, &row);
+	ereport(ERROR,
+			(errcode(ERRCODE_LE_NO_TOKEN),
+			 errmsg("no fencing token was presented for election \"%s\"",
+					election),
+			 row.held ?
+			 errdetail("Table \"%s\" is protected; presented epoch none, current epoch %lld.",
+					   table, (long long) row.epoch) :
+			 errdetail("Table \"%s\" is protected; presented epoch none, no current epoch.",
+					   table),
+			 errhint("Call leader_fence() in the transaction, or set leader_election.fence.")));
+}
+
 static int64
 validation_deadline(void)
 {
