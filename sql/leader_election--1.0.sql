@@ -153,6 +153,7 @@ CREATE FUNCTION leader_election_status(
     OUT ttl interval,
     OUT expires_in interval,
     OUT acquired_at timestamptz,
+    OUT metadata jsonb,
     OUT owner text,
     OUT terms bigint)
 RETURNS SETOF record
@@ -164,11 +165,9 @@ COMMENT ON FUNCTION leader_election_status() IS
 CREATE VIEW leader_status AS
 SELECT s.election, s.leader, s.epoch, s.kind, s.state,
        CASE WHEN s.epoch IS NOT NULL THEN false END AS paused,
-       s.ttl, s.expires_in, s.acquired_at, m.metadata, s.owner, s.terms,
+       s.ttl, s.expires_in, s.acquired_at, s.metadata, s.owner, s.terms,
        NULL::integer AS pid
-FROM leader_election_status() s
-LEFT JOIN leader_election_metadata m
-       ON m.election = s.election AND m.epoch = s.epoch AND s.leader IS NOT NULL;
+FROM leader_election_status() s;
 COMMENT ON VIEW leader_status IS
 'every election, and who leads it for how long';
 GRANT SELECT ON leader_status TO PUBLIC;

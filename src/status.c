@@ -38,6 +38,7 @@ enum
 	STATUS_TTL,
 	STATUS_EXPIRES_IN,
 	STATUS_ACQUIRED_AT,
+	STATUS_METADATA,
 	STATUS_OWNER,
 	STATUS_TERMS,
 	STATUS_NATTS
@@ -47,6 +48,7 @@ typedef struct Status
 {
 	ReturnSetInfo *info;
 	Oid			state;
+	Relation	metadata;
 	bool		standby;
 } Status;
 
@@ -69,6 +71,7 @@ put_status(const LeElection *election, void *arg)
 	Datum		values[STATUS_NATTS];
 	bool		nulls[STATUS_NATTS];
 	bool		standby = status->standby;
+	LeKey		key = {status->state, election->election, election->epoch};
 	LeView		view;
 
 	memset(nulls, true, sizeof(nulls));
@@ -98,6 +101,9 @@ put_status(const LeElection *election, void *arg)
 				IntervalPGetDatum(le_us_to_interval(view.deadline - view.now));
 		nulls[STATUS_ACQUIRED_AT] = !election->held;
 		values[STATUS_ACQUIRED_AT] = TimestampTzGetDatum(election->acquired_at);
+		nulls[STATUS_METADATA] = !led ||
+			!le_store_get_metadata(status->metadata, &key,
+								   &values[STATUS_METADATA]);
 		values[STATUS_OWNER] = CStringGetTextDatum(election->owner);
 		values[STATUS_TERMS] = Int64GetDatum(election->terms);
 	}
@@ -111,15 +117,18 @@ le_leader_election_status(PG_FUNCTION_ARGS)
 {
 	Status		status;
 	Relation	rel;
+	LeRelations relations = *le_relations(fcinfo);
 
 	InitMaterializedSRF(fcinfo, 0);
 	status.info = (ReturnSetInfo *) fcinfo->resultinfo;
-	status.state = le_relations(fcinfo)->state;
+	status.state = relations.state;
 	status.standby = RecoveryInProgress();
 	if (!status.standby)
 		le_shmem_attach();
 	rel = le_state_open(status.state, AccessShareLock);
+	status.metadata = le_metadata_open(relations.metadata, AccessShareLock);
 	le_store_scan(rel, put_status, &status);
+	table_close(status.metadata, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	return (Datum) 0;
 }

@@ -28,6 +28,7 @@
 #include "catalog/pg_collation.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
+#include "fmgr.h"
 #include "nodes/execnodes.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -226,6 +227,25 @@ le_store_write(Relation rel, const LeElection *election)
 	ExecStoreVirtualTuple(slot);
 	put_row(rel, slot, election->exists ? &tid : NULL);
 	ExecDropSingleTupleTableSlot(slot);
+}
+
+bool
+le_store_get_metadata(Relation rel, const LeKey *key, Datum *value)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	bool		found = fetch_by_key(rel, key->election, slot);
+
+	if (found)
+	{
+		slot_getallattrs(slot);
+		/* A row that an earlier term has left behind says nothing. */
+		found = DatumGetInt64(slot->tts_values[LE_METADATA_EPOCH - 1]) ==
+			key->epoch && !slot->tts_isnull[LE_METADATA_VALUE - 1];
+	}
+	if (found)
+		*value = PointerGetDatum(PG_DETOAST_DATUM_COPY(slot->tts_values[LE_METADATA_VALUE - 1]));
+	ExecDropSingleTupleTableSlot(slot);
+	return found;
 }
 
 void

@@ -51,6 +51,12 @@ typedef bool (*LeStoreVisit) (const LeElection *election, void *arg);
 extern void le_store_scan(Relation rel, LeStoreVisit visit, void *arg);
 
 /*
+ * The metadata of one term, as a new value in the current context.  False if
+ * there is none.
+ */
+extern bool le_store_get_metadata(Relation rel, const LeKey *key, Datum *value);
+
+/*
  * Sets the metadata of one term, or removes it if the value is NULL.  rel is
  * open in RowExclusiveLock; the caller holds the election's lock in
  * ShareUpdateExclusiveLock or above.
