@@ -108,20 +108,17 @@ epoch_column(Relation rel, const char *name)
 bool
 le_fence_runs_last(const TriggerDesc *triggers, const char *name)
 {
-	bool		after = false;
-
-	/* Triggers are in the order in which they fire. */
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
 
-		if (strcmp(trigger->tgname, name) == 0)
-			after = true;
-		else if (after && trigger->tgenabled != TRIGGER_DISABLED &&
-				 TRIGGER_FOR_ROW(trigger->tgtype) &&
-				 TRIGGER_FOR_BEFORE(trigger->tgtype) &&
-				 (TRIGGER_FOR_INSERT(trigger->tgtype) ||
-				  TRIGGER_FOR_UPDATE(trigger->tgtype)))
+		/* They fire in the order of their names. */
+		if (strcmp(trigger->tgname, name) > 0 &&
+			trigger->tgenabled != TRIGGER_DISABLED &&
+			TRIGGER_FOR_ROW(trigger->tgtype) &&
+			TRIGGER_FOR_BEFORE(trigger->tgtype) &&
+			(TRIGGER_FOR_INSERT(trigger->tgtype) ||
+			 TRIGGER_FOR_UPDATE(trigger->tgtype)))
 			return false;
 	}
 	return true;

@@ -11,7 +11,10 @@
 #include "utils/rel.h"
 #include "utils/reltrigger.h"
 
-/* Does no enabled row trigger that could change the row fire after that? */
+/*
+ * Does no enabled row trigger that could change the row fire after one of that
+ * name, which the table has or is to get?
+ */
 extern bool le_fence_runs_last(const TriggerDesc *triggers, const char *name);
 
 /* Error 55000 for one that does not. */

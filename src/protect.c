@@ -78,10 +78,6 @@ check_relation(Relation rel)
 				 errmsg("cannot protect table \"%s\"",
 						RelationGetRelationName(rel)),
 				 errdetail("It has parents or children by inheritance or partitioning, through which it could be written.")));
-	if (!object_ownercheck(RelationRelationId, RelationGetRelid(rel),
-						   GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE,
-					   RelationGetRelationName(rel));
 }
 
 /* Does the trigger call leader_fence_check() of this installation? */
@@ -202,7 +198,7 @@ install(const Protection *p)
 	SPI_finish();
 }
 
-/* The table as CREATE TRIGGER will lock it, checked for the caller. */
+/* The caller's own table, locked as CREATE TRIGGER will lock it. */
 static Relation
 open_table(FunctionCallInfo fcinfo)
 {
@@ -219,7 +215,9 @@ open_table(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", relid)));
-	check_relation(rel);
+	if (!object_ownercheck(RelationRelationId, relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE,
+					   RelationGetRelationName(rel));
 	return rel;
 }
 
@@ -232,6 +230,7 @@ le_leader_protect(PG_FUNCTION_ARGS)
 	Oid			function = fence_function(fcinfo);
 	Protection	p;
 
+	check_relation(rel);
 	le_check_trigger_election(election);
 	check_election(le_relations(fcinfo)->state, election);
 	if (count_fences(rel, function) > 0)
@@ -256,13 +255,12 @@ le_leader_protect(PG_FUNCTION_ARGS)
 	if (p.by_row)
 		p.arguments = psprintf("%s, %s", p.arguments,
 							   quote_literal_cstr(column));
-	install(&p);
-
-	/* The new triggers count, so the relation is looked at again. */
-	CommandCounterIncrement();
 	if (p.by_row && !le_fence_runs_last(rel->trigdesc, FENCE_NAME))
 		le_fence_not_last(rel);
+
+	/* ALTER TABLE wants it closed; the lock stays. */
 	table_close(rel, NoLock);
+	install(&p);
 	PG_RETURN_VOID();
 }
 
@@ -286,11 +284,11 @@ le_leader_unprotect(PG_FUNCTION_ARGS)
 		if (is_fence(&rel->trigdesc->triggers[i], function))
 			names[n++] = pstrdup(rel->trigdesc->triggers[i].tgname);
 	}
+	table_close(rel, NoLock);
 	SPI_connect();
 	while (n > 0)
 		run(psprintf("DROP TRIGGER %s ON %s", quote_identifier(names[--n]),
 					 table));
 	SPI_finish();
-	table_close(rel, NoLock);
 	PG_RETURN_VOID();
 }
