@@ -27,6 +27,25 @@ SELECT pg_catalog.pg_extension_config_dump('leader_election_metadata', '');
 COMMENT ON TABLE leader_election_metadata IS
 'internal: what a leader published about itself; counts for the term with that epoch only';
 
+CREATE FUNCTION leader_election_guard()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'le_leader_election_guard'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_election_guard() IS
+'internal: trigger that refuses every change of rows by hand';
+
+CREATE TRIGGER leader_election_guard
+BEFORE UPDATE OR DELETE OR TRUNCATE ON leader_election_state
+FOR EACH STATEMENT EXECUTE FUNCTION leader_election_guard();
+COMMENT ON TRIGGER leader_election_guard ON leader_election_state IS
+'internal: leadership would go on in memory';
+
+CREATE TRIGGER leader_election_guard
+BEFORE UPDATE OR DELETE OR TRUNCATE ON leader_election_metadata
+FOR EACH STATEMENT EXECUTE FUNCTION leader_election_guard();
+COMMENT ON TRIGGER leader_election_guard ON leader_election_metadata IS
+'internal: leadership would go on in memory';
+
 CREATE SEQUENCE leader_election_epoch MINVALUE 0 MAXVALUE 9007199254740991;
 SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch', '');
 GRANT USAGE ON SEQUENCE leader_election_epoch TO PUBLIC;

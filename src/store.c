@@ -13,9 +13,10 @@
  * that have nothing to do with each other would fail over them.
  *
  * Writes go through the table and index access methods.  Triggers, row
- * security and constraints that somebody put on the tables are not honoured.
- * The election's heavyweight lock keeps every writer of ours apart, so a
- * concurrent update can only be somebody's manual one.
+ * security and constraints that somebody put on the tables are not honoured,
+ * and the trigger that keeps manual changes away is not fired.  The election's
+ * heavyweight lock keeps every writer of ours apart, so a concurrent update can
+ * only be somebody's manual one.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,6 +27,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_collation.h"
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
@@ -40,12 +42,20 @@
 #include "relations.h"
 #include "store.h"
 
-static Oid
-primary_key(Relation rel)
+/*
+ * Opens the index by which rows are found.  A superuser may have made another
+ * one; in one of other columns or of another order we would search in vain.
+ */
+static Relation
+open_primary_key(Relation rel)
 {
-	Oid			index = le_primary_key_index(rel);
+	Oid			oid = le_primary_key_index(rel);
+	Relation	index = OidIsValid(oid) ? index_open(oid, AccessShareLock) : NULL;
 
-	if (!OidIsValid(index))
+	if (index == NULL || IndexRelationGetNumberOfKeyAttributes(index) != 1 ||
+		index->rd_index->indkey.values[0] != 1 ||
+		index->rd_opcintype[0] != TEXTOID ||
+		index->rd_indcollation[0] != C_COLLATION_OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" of extension \"leader_election\" has lost its primary key",
@@ -61,7 +71,7 @@ primary_key(Relation rel)
 static bool
 fetch_by_key(Relation rel, const char *key, TupleTableSlot *slot)
 {
-	Relation	index = index_open(primary_key(rel), AccessShareLock);
+	Relation	index = open_primary_key(rel);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	Datum		value = CStringGetTextDatum(key);
 	IndexScanDesc scan;
@@ -94,6 +104,20 @@ copy_text(char *target, Size size, Datum value)
 	text_to_cstring_buffer(DatumGetTextPP(value), target, size);
 }
 
+/* Only the holder may be null, whatever became of the table's constraints. */
+static void
+require_no_nulls(const bool *nulls)
+{
+	for (int i = 1; i <= LE_STATE_NATTS; i++)
+	{
+		if (nulls[i] && i != LE_STATE_HOLDER)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("a row of extension \"leader_election\" has been altered"),
+					 errdetail("Column %d is null.", i)));
+	}
+}
+
 /* Reads a row out of a slot that holds one. */
 static void
 deform_election(TupleTableSlot *slot, LeElection *result)
@@ -104,6 +128,7 @@ deform_election(TupleTableSlot *slot, LeElection *result)
 	slot_getallattrs(slot);
 	values = slot->tts_values - 1;
 	nulls = slot->tts_isnull - 1;
+	require_no_nulls(nulls);
 
 	memset(result, 0, sizeof(LeElection));
 	result->exists = true;
@@ -121,6 +146,23 @@ deform_election(TupleTableSlot *slot, LeElection *result)
 	if (result->held)
 		copy_text(result->holder, sizeof(result->holder),
 				  values[LE_STATE_HOLDER]);
+}
+
+/*
+ * Memory says what the rows say, and would not learn of a manual change: a
+ * leader whose row is gone would go on as one.  Inserting stays free, for
+ * dumps.
+ */
+PG_FUNCTION_INFO_V1(le_leader_election_guard);
+
+Datum
+le_leader_election_guard(PG_FUNCTION_ARGS)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the rows of extension \"leader_election\" must not be changed by hand"),
+			 errhint("Call leader_release() to end a term.")));
+	PG_RETURN_NULL();
 }
 
 void
@@ -239,7 +281,8 @@ le_store_get_metadata(Relation rel, const LeKey *key, Datum *value)
 	{
 		slot_getallattrs(slot);
 		/* A row that an earlier term has left behind says nothing. */
-		found = DatumGetInt64(slot->tts_values[LE_METADATA_EPOCH - 1]) ==
+		found = !slot->tts_isnull[LE_METADATA_EPOCH - 1] &&
+			DatumGetInt64(slot->tts_values[LE_METADATA_EPOCH - 1]) ==
 			key->epoch && !slot->tts_isnull[LE_METADATA_VALUE - 1];
 	}
 	if (found)
