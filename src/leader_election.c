@@ -12,7 +12,9 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "executor/executor.h"
 #include "fmgr.h"
+#include "tcop/utility.h"
 
 #include "change.h"
 #include "compat.h"
@@ -27,6 +29,9 @@ LE_MODULE_MAGIC;
 extern PGDLLEXPORT void _PG_init(void);
 
 uint64		le_generation = 1;
+
+static ExecutorEnd_hook_type prev_executor_end = NULL;
+static ProcessUtility_hook_type prev_utility = NULL;
 
 /* COMMIT PREPARED would run none of our code. */
 static void
@@ -83,12 +88,44 @@ on_subxact(SubXactEvent event, SubTransactionId subid,
 	}
 }
 
-void
-le_callbacks_first(void)
+/*
+ * An extension that commits elsewhere, as postgres_fdw does, acts in a callback
+ * of its own at pre-commit, and registers it when a transaction first needs
+ * it.  The one registered last is called first, so ours is registered anew
+ * after every statement of a transaction that depends on a token.
+ */
+static void
+run_first(void)
 {
-	/* The one registered last is called first. */
+	if (!le_token_any())
+		return;
 	UnregisterXactCallback(on_xact, NULL);
 	RegisterXactCallback(on_xact, NULL);
+}
+
+static void
+on_executor_end(QueryDesc *query)
+{
+	if (prev_executor_end)
+		prev_executor_end(query);
+	else
+		standard_ExecutorEnd(query);
+	run_first();
+}
+
+static void
+on_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
+		   ProcessUtilityContext context, ParamListInfo params,
+		   QueryEnvironment *environment, DestReceiver *dest,
+		   QueryCompletion *completion)
+{
+	if (prev_utility)
+		prev_utility(pstmt, source, read_only_tree, context, params,
+					 environment, dest, completion);
+	else
+		standard_ProcessUtility(pstmt, source, read_only_tree, context, params,
+								environment, dest, completion);
+	run_first();
 }
 
 void
@@ -99,4 +136,8 @@ _PG_init(void)
 	le_shmem_init();
 	RegisterXactCallback(on_xact, NULL);
 	RegisterSubXactCallback(on_subxact, NULL);
+	prev_executor_end = ExecutorEnd_hook;
+	ExecutorEnd_hook = on_executor_end;
+	prev_utility = ProcessUtility_hook;
+	ProcessUtility_hook = on_utility;
 }

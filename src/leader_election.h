@@ -48,7 +48,4 @@ typedef struct LeKey
  */
 extern uint64 le_generation;
 
-/* Makes our transaction callback run before every other one. */
-extern void le_callbacks_first(void);
-
 #endif							/* LEADER_ELECTION_H */

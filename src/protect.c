@@ -205,6 +205,7 @@ open_table(FunctionCallInfo fcinfo)
 	Oid			relid;
 	Relation	rel;
 
+	le_require_primary();
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

@@ -179,9 +179,6 @@ remember(const LeKey *key, bool presented)
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 	Token	   *token = palloc(sizeof(Token));
 
-	/* Ours must run before an extension that commits elsewhere. */
-	if (tokens == NIL)
-		le_callbacks_first();
 	token->key = *key;
 	token->key.election = pstrdup(key->election);
 	token->presented = presented;
