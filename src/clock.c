@@ -33,11 +33,14 @@ le_clock_now(void)
 }
 
 int64
-le_clock_epoch_seconds(void)
+le_clock_since_2020(int64 units_per_second)
 {
-	int64		seconds = GetCurrentTimestamp() / USECS_PER_SEC - SECONDS_TO_2020;
+	int64		us = GetCurrentTimestamp() - SECONDS_TO_2020 * USECS_PER_SEC;
 
-	return Max(seconds, 0);
+	if (us < 0)
+		return 0;
+	return us / USECS_PER_SEC * units_per_second +
+		us % USECS_PER_SEC * units_per_second / USECS_PER_SEC;
 }
 
 int64

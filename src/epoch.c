@@ -20,7 +20,9 @@
  *	  clock + offset	2^20 for each second since 2020: sequences restored from
  *						an older state lie behind it
  * The offset grows by every jump, which keeps the clock's share of a timeline
- * above all epochs of earlier ones.  The clock is a lower bound only, so a
+ * above all epochs of earlier ones.  A fresh counter jumps as often as one that
+ * lived through all timelines of the server would have: the extension may have
+ * been here before.  The clock is a lower bound only, so a
  * clock that is set back lowers nothing.
  *
  *-------------------------------------------------------------------------
@@ -81,7 +83,9 @@ identity_jump(int64 stored, int64 server)
 
 	if (stored == server)
 		return 0;
-	if (stored >= 0 && stored >> 32 == server >> 32)
+	if (stored < 0)
+		timelines = (uint32) server;
+	else if (stored >> 32 == server >> 32)
 		timelines = Max((int64) (uint32) server - (int64) (uint32) stored, 1);
 	return timelines * JUMP;
 }
@@ -101,7 +105,7 @@ draw(const LeRelations *relations, int64 row_epoch)
 	epoch = Max(last, Min(row_epoch, LE_EPOCH_LIMIT)) + 1;
 	epoch = Max(epoch, (int64) pg_atomic_read_u64(le_shmem_floor()) + 1);
 	epoch = Max(epoch, last + jump);
-	epoch = Max(epoch, le_clock_epoch_seconds() * EPOCHS_PER_SECOND +
+	epoch = Max(epoch, le_clock_since_2020(EPOCHS_PER_SECOND) +
 				offset + jump);
 	if (epoch >= LE_EPOCH_LIMIT)
 		ereport(ERROR,
