@@ -46,10 +46,38 @@ DATA = \
 # Tests, in the order in which they run.  sql/ also holds the install scripts,
 # told apart by the double hyphen.
 REGRESS = \
-	api
+	acquire \
+	api \
+	epoch_column \
+	fence \
+	names \
+	privileges \
+	protect \
+	release \
+	schema \
+	setting \
+	transactions
 
 ISOLATION = \
-	fence_takeover
+	candidates \
+	commit_paused \
+	fence_many \
+	fence_old_snapshot \
+	fence_read_committed \
+	fence_repeatable_read \
+	fence_serializable \
+	latest_state \
+	loser \
+	metadata_open \
+	pending \
+	release_commit \
+	release_open \
+	release_takeover \
+	renew_takeover \
+	savepoint \
+	serializable \
+	stale_commit_blocks \
+	wait
 
 TAP_TESTS    = 1
 PROVE_TESTS ?= test/t/*.pl

@@ -87,7 +87,8 @@ identity_jump(int64 stored, int64 server)
 		timelines = (uint32) server;
 	else if (stored >> 32 == server >> 32)
 		timelines = Max((int64) (uint32) server - (int64) (uint32) stored, 1);
-	return timelines * JUMP;
+	/* No further than an epoch can lie, or the product would overflow. */
+	return Min(timelines, LE_EPOCH_LIMIT / JUMP) * JUMP;
 }
 
 /* The caller holds the counter's lock and has the owner's rights. */
@@ -100,8 +101,6 @@ draw(const LeRelations *relations, int64 row_epoch)
 	int64		jump = identity_jump(sequence_value(relations->identity), server);
 	int64		epoch;
 
-	if (jump > LE_EPOCH_LIMIT)
-		jump = LE_EPOCH_LIMIT;
 	epoch = Max(last, Min(row_epoch, LE_EPOCH_LIMIT)) + 1;
 	epoch = Max(epoch, (int64) pg_atomic_read_u64(le_shmem_floor()) + 1);
 	epoch = Max(epoch, last + jump);
