@@ -56,6 +56,7 @@ REGRESS = \
 	release \
 	schema \
 	setting \
+	tamper \
 	transactions
 
 ISOLATION = \

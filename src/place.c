@@ -159,9 +159,12 @@ copy_place(const LePlace *place, LePlaceInfo *info)
 static void
 copy_nothing(LePlaceInfo *info)
 {
+	const LePlaceTable *table = le_shmem_places();
+
 	info->found = false;
 	info->state = LE_PLACE_FREE;
-	info->confirmed = is_confirmed(le_shmem_places()->start_lsn);
+	info->confirmed = is_confirmed(has_begun(table) ? table->start_lsn :
+								   GetXLogInsertRecPtr());
 	info->deadline = 0;
 }
 
