@@ -32,6 +32,7 @@
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "nodes/execnodes.h"
+#include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -62,6 +63,68 @@ open_primary_key(Relation rel)
 						RelationGetRelationName(rel)),
 				 errhint("Drop the extension and create it again.")));
 	return index;
+}
+
+/*
+ * Where the row that was read or written last stands.  A transaction asks for
+ * the same one again and again, and a descent of the index is half the cost
+ * of reading it.
+ */
+static struct
+{
+	Oid			rel;
+	Oid			index;			/* by which there is no other row of the key */
+	ItemPointerData tid;
+	char		key[LE_NAME_MAX + 1];
+}			last_seen;
+
+static void
+remember_tid(Relation rel, const char *key, const ItemPointerData *tid)
+{
+	last_seen.rel = RelationGetRelid(rel);
+	last_seen.index = le_primary_key_index(rel);
+	last_seen.tid = *tid;
+	strlcpy(last_seen.key, key, sizeof(last_seen.key));
+}
+
+static bool
+has_key(TupleTableSlot *slot, const char *key)
+{
+	bool		isnull;
+	Datum		value = slot_getattr(slot, 1, &isnull);
+	text	   *name;
+
+	if (isnull)
+		return false;
+	name = DatumGetTextPP(value);
+	return VARSIZE_ANY_EXHDR(name) == strlen(key) &&
+		memcmp(VARDATA_ANY(name), key, strlen(key)) == 0;
+}
+
+/*
+ * Reads the row where it was seen last.  Anything may stand there by now, or
+ * nothing, or the block be cut off; but a row that is visible and has the key
+ * is the one that the index would lead to.
+ */
+static bool
+fetch_last_seen(Relation rel, const char *key, TupleTableSlot *slot)
+{
+	Snapshot	snapshot;
+	bool		found;
+
+	if (last_seen.rel != RelationGetRelid(rel) ||
+		last_seen.index != le_primary_key_index(rel) ||
+		strcmp(last_seen.key, key) != 0 ||
+		ItemPointerGetBlockNumber(&last_seen.tid) >=
+		RelationGetNumberOfBlocks(rel))
+		return false;
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	found = table_tuple_fetch_row_version(rel, &last_seen.tid, SnapshotAny,
+										  slot) &&
+		table_tuple_satisfies_snapshot(rel, slot, snapshot) &&
+		has_key(slot, key);
+	UnregisterSnapshot(snapshot);
+	return found;
 }
 
 /*
@@ -170,8 +233,13 @@ le_store_read(Relation rel, const char *election, LeElection *result)
 {
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 
-	if (fetch_by_key(rel, election, slot))
+	if (fetch_last_seen(rel, election, slot))
 		deform_election(slot, result);
+	else if (fetch_by_key(rel, election, slot))
+	{
+		deform_election(slot, result);
+		remember_tid(rel, election, &result->tid);
+	}
 	else
 		memset(result, 0, sizeof(LeElection));
 	ExecDropSingleTupleTableSlot(slot);
@@ -209,6 +277,19 @@ changed_under_our_lock(Relation rel)
 			 errhint("Try again.")));
 }
 
+static void
+put_index_entries(Relation rel, TupleTableSlot *slot, LeUpdateIndexes indexes)
+{
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *rri = makeNode(ResultRelInfo);
+
+	InitResultRelInfo(rri, rel, 0, NULL, 0);
+	ExecOpenIndices(rri, false);
+	le_insert_index_tuples(rri, slot, estate, indexes);
+	ExecCloseIndices(rri);
+	FreeExecutorState(estate);
+}
+
 /*
  * Stores the virtual tuple in the slot as a new row, or in place of the row
  * at old_tid, with its index entries.
@@ -216,13 +297,9 @@ changed_under_our_lock(Relation rel)
 static void
 put_row(Relation rel, TupleTableSlot *slot, ItemPointer old_tid)
 {
-	EState	   *estate = CreateExecutorState();
-	ResultRelInfo *rri = makeNode(ResultRelInfo);
 	CommandId	cid = GetCurrentCommandId(true);
 	LeUpdateIndexes indexes = LE_UPDATE_ALL_INDEXES;
 
-	InitResultRelInfo(rri, rel, 0, NULL, 0);
-	ExecOpenIndices(rri, false);
 	if (old_tid == NULL)
 		table_tuple_insert(rel, slot, cid, 0, NULL);
 	else
@@ -235,10 +312,9 @@ put_row(Relation rel, TupleTableSlot *slot, ItemPointer old_tid)
 							   &indexes) != TM_Ok)
 			changed_under_our_lock(rel);
 	}
+	/* An update seldom needs index entries: no indexed column changes. */
 	if (indexes != LE_UPDATE_NO_INDEXES)
-		le_insert_index_tuples(rri, slot, estate, indexes);
-	ExecCloseIndices(rri);
-	FreeExecutorState(estate);
+		put_index_entries(rel, slot, indexes);
 
 	/* The transaction's own next read must see the row. */
 	CommandCounterIncrement();
@@ -268,6 +344,7 @@ le_store_write(Relation rel, const LeElection *election)
 		values[LE_STATE_HOLDER] = CStringGetTextDatum(election->holder);
 	ExecStoreVirtualTuple(slot);
 	put_row(rel, slot, election->exists ? &tid : NULL);
+	remember_tid(rel, election->election, &slot->tts_tid);
 	ExecDropSingleTupleTableSlot(slot);
 }
 
