@@ -1,0 +1,324 @@
+# LeaderElection: what the TAP tests share.
+#
+# Sessions are DBI handles rather than background psqls, as tests ask for the
+# SQLSTATE of an error and for the process id behind a session, send statements
+# without waiting for them, and signal what runs them.
+#
+# Times are readings of the same clock that the server uses for leases, so a
+# test may say "not before"; it may never say "within", as machines can be slow.
+package LeaderElection;
+
+use strict;
+use warnings FATAL => 'all';
+
+use DBD::Pg ();
+use DBI;
+use Exporter 'import';
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(clock_gettime usleep CLOCK_MONOTONIC);
+
+our @EXPORT = qw(
+  new_node new_standby connect_to backend_pid
+  row value column sqlstate
+  acquire renew is_leader elapsed now
+  start_query finish_query query_done
+  poll_until wait_for_state crash rewrite_conf
+  spawn_worker
+);
+
+# new_node(name, conf => "...", streaming => 1, preload => 1): a running server
+# with the extension.
+sub new_node
+{
+	my ($name, %params) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(allows_streaming => $params{streaming} ? 1 : 0);
+	$node->append_conf('postgresql.conf', <<EOC);
+autovacuum = off
+max_connections = 60
+log_statement = none
+log_error_verbosity = verbose
+EOC
+	$node->append_conf('postgresql.conf',
+		"shared_preload_libraries = 'leader_election'")
+	  if $params{preload};
+	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION leader_election');
+	return $node;
+}
+
+# A streaming standby made from a backup of the primary; not started.
+sub new_standby
+{
+	my ($primary, $name, $backup, $conf) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+
+	$standby->init_from_backup($primary, $backup, has_streaming => 1);
+	$standby->append_conf('postgresql.conf', $conf) if $conf;
+	return $standby;
+}
+
+# A session.  Errors raise exceptions; statements are sent as they are.
+sub connect_to
+{
+	my ($node, $database, %params) = @_;
+	my $dbh = DBI->connect(
+		sprintf("dbi:Pg:dbname=%s;host=%s;port=%d;application_name=%s",
+			$database // 'postgres', $node->host, $node->port,
+			$params{application_name} // 'test'),
+		$params{user} // '',
+		'',
+		{
+			AutoCommit => 1,
+			AutoInactiveDestroy => 1,
+			PrintError => 0,
+			PrintWarn => 0,
+			RaiseError => 1,
+			pg_server_prepare => 0,
+		});
+
+	$dbh->{pg_errorlevel} = 2;
+	$dbh->do("SET client_min_messages = error");
+	return $dbh;
+}
+
+sub backend_pid { return $_[0]->{pg_pid}; }
+
+# The first row of a query as a hash, its first column, or a whole column.
+sub row
+{
+	my ($dbh, $sql, @bind) = @_;
+	return $dbh->selectrow_hashref($sql, undef, @bind);
+}
+
+sub value
+{
+	my ($dbh, $sql, @bind) = @_;
+	my ($value) = $dbh->selectrow_array($sql, undef, @bind);
+	return $value;
+}
+
+sub column
+{
+	my ($dbh, $sql, @bind) = @_;
+	return $dbh->selectcol_arrayref($sql, undef, @bind);
+}
+
+# The SQLSTATE with which a statement ends, '00000' for success.
+sub sqlstate
+{
+	my ($dbh, $sql, @bind) = @_;
+	my $ok = eval {
+		my $sth = $dbh->prepare($sql);
+		$sth->execute(@bind);
+		$sth->finish;
+		1;
+	};
+
+	return $ok ? '00000' : state_of($dbh);
+}
+
+sub state_of
+{
+	my ($dbh) = @_;
+
+	# The driver knows no state for a connection that the server has ended, but
+	# its message does.
+	return $1 if ($dbh->errstr // '') =~ /^(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/m;
+	return $dbh->state || 'no SQLSTATE';
+}
+
+# leader_acquire as a hash, times as seconds.
+my $times = join ', ', map { "extract(epoch FROM $_)::float8 AS $_" }
+  qw(expires_in step_down_after retry_after);
+
+sub acquire
+{
+	my ($dbh, $election, $holder, $ttl, $wait) = @_;
+	return row($dbh,
+		"SELECT is_leader, epoch, leader, $times
+		   FROM leader_acquire(?, ?, ?::interval, ?::interval)",
+		$election, $holder, $ttl, $wait // '0');
+}
+
+sub renew
+{
+	my ($dbh, $election, $epoch) = @_;
+	return row($dbh,
+		"SELECT is_leader, epoch, leader, $times FROM leader_renew(?, ?)",
+		$election, $epoch);
+}
+
+sub is_leader { return $_[0]->{is_leader} ? 1 : 0; }
+
+sub now { return clock_gettime(CLOCK_MONOTONIC); }
+sub elapsed { return now() - $_[0]; }
+
+# Sends a query and returns at once.
+my %statements;
+
+sub start_query
+{
+	my ($dbh, $sql, @bind) = @_;
+	my $sth = $dbh->prepare($sql, { pg_async => DBD::Pg::PG_ASYNC() });
+
+	$sth->execute(@bind);
+	$statements{$dbh} = $sth;
+	return;
+}
+
+sub query_done
+{
+	my ($dbh) = @_;
+	return !eval { !$dbh->pg_ready };
+}
+
+# Waits for it.  In list context the SQLSTATE and the rows.
+sub finish_query
+{
+	my ($dbh) = @_;
+	my $sth = delete $statements{$dbh};
+	my $rows = [];
+	my $state = '00000';
+
+	# A lost connection is an end too; whether an answer came before is asked
+	# all the same.
+	poll_until(sub { !eval { !$dbh->pg_ready } }, 'the end of a statement');
+	if (eval { $dbh->pg_result; 1 })
+	{
+		# Some releases of the driver do not take a cancelled statement for an
+		# error.
+		$state = $dbh->state || '00000';
+		$rows = $sth->fetchall_arrayref({}) if $sth->{NUM_OF_FIELDS};
+	}
+	else
+	{
+		$state = state_of($dbh);
+	}
+	return wantarray ? ($state, $rows) : $state;
+}
+
+# Waits for a condition.
+sub poll_until
+{
+	my ($condition, $what) = @_;
+	my $until = now() + $PostgreSQL::Test::Utils::timeout_default;
+
+	while (now() < $until)
+	{
+		my $result = $condition->();
+		return $result if $result;
+		usleep(20_000);
+	}
+	die "timed out waiting for $what";
+}
+
+# Waits until a backend is seen in the state and with the wait event that match.
+sub wait_for_state
+{
+	my ($dbh, $pid, $pattern) = @_;
+	return poll_until(
+		sub {
+			my $seen = value($dbh,
+				"SELECT concat_ws(' ', state, wait_event_type, wait_event)
+				   FROM pg_stat_activity WHERE pid = ?", $pid);
+			defined $seen && $seen =~ $pattern;
+		},
+		"process $pid to be $pattern");
+}
+
+# Crashes a server so that what it had not written to its log is lost: nobody
+# can write it any more once the processes that would are frozen.  The caller
+# has frozen the one that does so in the background (or not, as it likes).
+sub crash
+{
+	my ($node, @frozen) = @_;
+	my $pid = $node->{_pid};
+
+	# The server answers the death of a process by the end of all others, and
+	# as the tests' configuration says, by its own.
+	kill 'KILL', @frozen;
+	poll_until(sub { !kill 0, $pid }, 'the end of the server');
+	$node->{_pid} = undef;
+	unlink $node->data_dir . '/postmaster.pid';
+	return;
+}
+
+# Replaces settings of a running server.
+sub rewrite_conf
+{
+	my ($node, %settings) = @_;
+
+	$node->adjust_conf('postgresql.conf', $_, $settings{$_}) for keys %settings;
+	$node->reload;
+	return;
+}
+
+# A process of its own, which runs statements as they are sent to it:
+#	$worker->{ask}->("COMMIT")	sends one
+#	$worker->{answer}->()		waits for "SQLSTATE" or "SQLSTATE value"
+#	$worker->{pid}, $worker->{backend}
+my @workers;
+
+sub spawn_worker
+{
+	my ($node, $database) = @_;
+
+	pipe(my $from_test, my $to_worker) or die;
+	pipe(my $from_worker, my $to_test) or die;
+	$_->autoflush(1) for $to_worker, $to_test;
+
+	my $pid = fork() // die "fork: $!";
+	if ($pid == 0)
+	{
+		close $to_worker;
+		close $from_worker;
+		eval {
+			my $dbh = connect_to($node, $database);
+			print $to_test backend_pid($dbh), "\n";
+			while (my $sql = <$from_test>)
+			{
+				chomp $sql;
+				my $state = sqlstate($dbh, $sql);
+				print $to_test "$state\n";
+			}
+		};
+		# Without the END blocks, which would stop the parent's servers.
+		POSIX::_exit(0);
+	}
+	close $from_test;
+	close $to_test;
+	push @workers, $pid;
+
+	my $answer = sub {
+		my $line = <$from_worker>;
+		return 'no answer' unless defined $line;
+		chomp $line;
+		return $line;
+	};
+	return {
+		pid => $pid,
+		backend => $answer->(),
+		ask => sub { print $to_worker "$_[0]\n"; },
+		answer => $answer,
+		run => sub { print $to_worker "$_[0]\n"; return $answer->(); },
+		end => sub {
+			close $to_worker;
+			waitpid $pid, 0;
+			@workers = grep { $_ != $pid } @workers;
+		},
+	};
+}
+
+# A test that breaks off leaves no frozen process behind.
+END
+{
+	kill 'KILL', @workers if @workers;
+}
+
+1;

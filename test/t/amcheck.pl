@@ -1,0 +1,110 @@
+# The extension writes rows and index entries by itself, below the executor.
+#
+# Guards the indexes of its tables: after many processes have acquired,
+# released, published metadata and rolled all of it back, each row is in the
+# index of its table, and each index entry in order.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use LeaderElection;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main');
+my $dbh = connect_to($node);
+
+if (!value($dbh,
+		"SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'"))
+{
+	plan skip_all => 'amcheck is not installed';
+}
+$dbh->do('CREATE EXTENSION amcheck');
+
+my $script = $node->basedir . '/stress.sql';
+append_to_file($script, <<'EOC');
+\set n random(1, 300)
+\set what random(1, 6)
+\set ttl random(2000, 4000)
+BEGIN;
+SELECT coalesce(epoch, 0) AS epoch
+  FROM leader_acquire('election ' || :n, 'holder ' || :client_id, :ttl * '1 ms'::interval,
+       metadata => jsonb_build_object('filler', repeat('x', :n * 20))) \gset
+\if :what = 1
+ROLLBACK;
+\elif :what = 2
+SAVEPOINT s;
+SELECT leader_set_metadata('election ' || :n, :epoch, NULL);
+ROLLBACK TO s;
+COMMIT;
+\elif :what = 3
+SELECT leader_set_metadata('election ' || :n, :epoch, '{"again": true}');
+COMMIT;
+\elif :what = 4
+COMMIT;
+\else
+COMMIT;
+SELECT leader_release('election ' || :n, :epoch);
+\endif
+EOC
+
+# And a vacuum now and then, so that versions of rows really go.
+my $vacuum = $node->basedir . '/vacuum.sql';
+append_to_file($vacuum, <<'EOC');
+VACUUM leader_election_state, leader_election_metadata;
+\sleep 50 ms
+EOC
+
+my ($out, $err) = run_command(
+	[
+		'pgbench', '-n', '-c', 8, '-j', 2, '-T', 8,
+		'-f', "$script\@20", '-f', "$vacuum\@1",
+		'-h', $node->host, '-p', $node->port, 'postgres'
+	]);
+
+# A client that had to wait for too long on a slow machine has been refused,
+# or ended for sitting on a lock, as is right.
+is_deeply(
+	[
+		grep { !/could not lock election|terminating connection|server closed/ }
+		  $err =~ /(?:ERROR|FATAL):\s+(.*)/g
+	],
+	[], 'no error under stress');
+
+my $indexes = $dbh->selectall_arrayref(<<'EOC', { Slice => {} });
+SELECT i.indexrelid::regclass AS index, i.indrelid::regclass AS "table"
+  FROM pg_depend d
+  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'leader_election'
+  JOIN pg_index i ON i.indrelid = d.objid
+  JOIN pg_class c ON c.oid = i.indexrelid
+  JOIN pg_am m ON m.oid = c.relam AND m.amname = 'btree'
+ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass
+   AND d.deptype = 'e'
+EOC
+cmp_ok(scalar @$indexes, '>=', 2, 'the tables have indexes');
+foreach my $index (@$indexes)
+{
+	is(sqlstate($dbh, 'SELECT bt_index_check(?::regclass, true)', $index->{index}),
+		'00000', "$index->{index} is in order and complete");
+	is_deeply(
+		$dbh->selectall_arrayref('SELECT * FROM verify_heapam(?::regclass)', {},
+			$index->{table}),
+		[], "$index->{table} too");
+}
+
+my $counts = row($dbh, 'SELECT count(*) AS rows, count(DISTINCT election) AS elections,
+	count(DISTINCT epoch) AS epochs, sum(terms) AS terms FROM leader_election_state');
+cmp_ok($counts->{terms}, '>', 100, 'terms were granted');
+is($counts->{rows}, $counts->{elections}, 'each election has one row');
+is($counts->{rows}, $counts->{epochs}, 'P1: no epoch is used twice');
+
+# What a scan of the table finds, the index finds.
+$dbh->do('SET enable_seqscan = off');
+$dbh->do('SET enable_bitmapscan = off');
+is( value($dbh,
+		"SELECT count(*) FROM leader_election_state WHERE election >= ''"),
+	$counts->{rows}, 'all rows are found by the index');
+
+done_testing();

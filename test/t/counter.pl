@@ -1,0 +1,333 @@
+# Guards P1: an epoch names one term, and epochs grow in the order of grants,
+# whatever becomes of the counter: the extension dropped and created again, an
+# older dump restored, the counter set back, rows removed, restarts, and
+# standbys promoted that had not received the last terms.
+#
+# The wall clock is a lower bound of every epoch and so hides what the other
+# rules are for.  Therefore most cases first move the counter far ahead of what
+# the clock contributes; those where nothing but the clock is left do not.
+use strict;
+use warnings FATAL => 'all';
+
+use FindBin;
+use lib "$FindBin::RealBin/../perl";
+
+use File::Copy qw(copy);
+use LeaderElection;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $far_ahead = '(1::bigint << 50)';
+my $limit = 2**53;
+my $counter = 0;
+
+# Begins a new term and ends it again: the answer is its epoch.
+sub draw
+{
+	my ($dbh, $election) = @_;
+	$election //= 'drawn ' . $counter++;
+	my $term = acquire($dbh, $election, 'leader', '1 hour');
+
+	die 'no term' unless is_leader($term);
+	value($dbh, 'SELECT leader_release(?, ?)', $election, $term->{epoch});
+	return $term->{epoch};
+}
+
+sub move_ahead
+{
+	my ($dbh) = @_;
+	value($dbh, "SELECT setval('leader_election_epoch',
+		greatest(last_value, $far_ahead)) FROM leader_election_epoch");
+	return;
+}
+
+sub higher
+{
+	my ($epoch, $than, $case) = @_;
+	cmp_ok($epoch, '>', $than, "P1: $case");
+	cmp_ok($epoch, '<', $limit, "$case: below 2^53");
+	return;
+}
+
+#
+# One server
+#
+
+my $node = new_node('main');
+my $dbh = connect_to($node);
+
+# An ordinary sequence of grants, from several sessions
+{
+	my @sessions = map { connect_to($node) } 1 .. 4;
+	my @epochs = map { draw($sessions[ $_ % 4 ], 'same ' . $_ % 3) } 1 .. 40;
+
+	is_deeply([ sort { $a <=> $b } @epochs ], \@epochs, 'P1: epochs grow');
+	my %seen;
+	is(scalar(grep { $seen{$_}++ } @epochs), 0, 'P1: none is drawn twice');
+	cmp_ok($epochs[-1], '<', $limit, 'below 2^53');
+}
+
+# A rolled back grant does not give its epoch back.
+foreach my $far (0, 1)
+{
+	my $case = $far ? 'counter ahead of the clock' : 'counter with the clock';
+
+	move_ahead($dbh) if $far;
+	my $last = draw($dbh);
+	$dbh->do('BEGIN');
+	my $lost = acquire($dbh, 'rolled back', 'leader', '1 hour')->{epoch};
+	higher($lost, $last, "$case: a grant that will be rolled back");
+	$dbh->do('SAVEPOINT s');
+	my $sub = acquire($dbh, 'in a savepoint', 'leader', '1 hour')->{epoch};
+	higher($sub, $lost, "$case: one in a subtransaction");
+	$dbh->do('ROLLBACK TO s');
+	my $again = acquire($dbh, 'in a savepoint', 'leader', '1 hour')->{epoch};
+	higher($again, $sub, "$case: its repetition");
+	$dbh->do('ROLLBACK');
+	higher(draw($dbh, 'rolled back'), $again, "$case: after the rollback");
+}
+
+# The same database, far ahead of the clock: what was drawn since the server
+# started is remembered in memory.
+{
+	my $last = draw($dbh);
+
+	value($dbh, "SELECT setval('leader_election_epoch', 1)");
+	my $epoch = draw($dbh);
+	higher($epoch, $last, 'after the counter was set back');
+
+	$dbh->do('DROP EXTENSION leader_election');
+	$dbh->do('CREATE EXTENSION leader_election');
+	$last = $epoch;
+	$epoch = draw($dbh);
+	higher($epoch, $last, 'after DROP and CREATE EXTENSION');
+
+	$dbh->do('DROP EXTENSION leader_election');
+	$dbh->do('CREATE SCHEMA elsewhere');
+	$dbh->do('CREATE EXTENSION leader_election SCHEMA elsewhere');
+	$dbh->do('SET search_path = elsewhere, public');
+	$last = $epoch;
+	$epoch = draw($dbh);
+	higher($epoch, $last, 'after CREATE EXTENSION in another schema');
+	$dbh->do('RESET search_path');
+	$dbh->do('DROP EXTENSION leader_election');
+	$dbh->do('CREATE EXTENSION leader_election');
+
+	# Rows that came without the counter, as logical replication brings them
+	$last = acquire($dbh, 'row ahead', 'leader', '1 hour')->{epoch};
+	higher($last, $epoch, 'a term');
+	value($dbh, "SELECT setval('leader_election_epoch', 1)");
+	$node->restart;
+	$dbh = connect_to($node);
+	value($dbh, 'SELECT leader_release(?, ?)', 'row ahead', $last);
+	higher(draw($dbh, 'row ahead'), $last, 'a row that is ahead of the counter');
+}
+
+# A dump and its restore, into the database that went on since
+sub dump_and_restore
+{
+	my ($case, $restore) = @_;
+	my $dump = $node->basedir . "/dump";
+
+	$node->command_ok(
+		[ 'pg_dump', '-Fc', '-f', $dump, 'postgres' ], "$case: dumped");
+	my $last = draw($dbh);
+	$last = draw($dbh) for 1 .. 3;
+	$restore->($dump);
+	higher(draw($dbh), $last, "$case, after the restore");
+	return;
+}
+
+move_ahead($dbh);
+draw($dbh);
+dump_and_restore(
+	'data only',
+	sub {
+		my ($dump) = @_;
+		$dbh->do('DROP EXTENSION leader_election');
+		$dbh->do('CREATE EXTENSION leader_election');
+		$node->command_ok(
+			[ 'pg_restore', '--data-only', '-d', $node->connstr('postgres'), $dump ],
+			'data restored');
+	});
+dump_and_restore(
+	'the counter alone',
+	sub {
+		my ($dump) = @_;
+		my ($out, $err) = run_command(
+			[ 'pg_restore', '-f', '-', '--data-only', $dump ]);
+		my @lines = grep { /setval/ } split /\n/, $out;
+		cmp_ok(scalar @lines, '>', 0, 'the counter is in the dump');
+		value($dbh, $_) for @lines;
+	});
+dump_and_restore(
+	'into a new database',
+	sub {
+		my ($dump) = @_;
+		$dbh->do('CREATE DATABASE restored');
+		$node->command_ok(
+			[ 'pg_restore', '-d', $node->connstr('restored'), $dump ],
+			'restored');
+		$dbh = connect_to($node, 'restored');
+	});
+$dbh = connect_to($node);
+
+# Terms and restored rows: a held one is held, under its epoch.
+{
+	my $held = acquire($dbh, 'held in the dump', 'leader', '1 hour')->{epoch};
+	dump_and_restore(
+		'with a held lease',
+		sub {
+			my ($dump) = @_;
+			$dbh->do('CREATE DATABASE restored_held');
+			$node->command_ok(
+				[ 'pg_restore', '-d', $node->connstr('restored_held'), $dump ],
+				'restored');
+			my $there = connect_to($node, 'restored_held');
+			is( value($there,
+					"SELECT epoch FROM leader_status WHERE election = 'held in the dump'"),
+				$held, 'a held lease comes with its epoch');
+		});
+}
+
+# After a restart nothing but the clock knows of what was lost.
+my $natural = new_node('natural');
+$dbh = connect_to($natural);
+{
+	my $last = draw($dbh);
+
+	$natural->restart;
+	$dbh = connect_to($natural);
+	my $epoch = draw($dbh);
+	higher($epoch, $last, 'after a restart');
+
+	$last = $epoch;
+	value($dbh, "SELECT setval('leader_election_epoch', 1)");
+	$natural->restart;
+	$dbh = connect_to($natural);
+	$epoch = draw($dbh);
+	higher($epoch, $last, 'after the counter was set back, and a restart');
+
+	$last = $epoch;
+	$dbh->do('DROP EXTENSION leader_election');
+	$natural->restart;
+	$dbh = connect_to($natural);
+	$dbh->do('CREATE EXTENSION leader_election');
+	$epoch = draw($dbh);
+	higher($epoch, $last, 'after DROP EXTENSION, a restart and CREATE EXTENSION');
+
+	# Rows removed and the counter set back by a superuser who insists
+	$last = draw($dbh, 'removed');
+	$dbh->do('SET session_replication_role = replica');
+	$dbh->do('DELETE FROM leader_election_state');
+	$dbh->do('RESET session_replication_role');
+	value($dbh, "SELECT setval('leader_election_epoch', 1)");
+	$natural->stop('immediate');
+	$natural->start;
+	$dbh = connect_to($natural);
+	higher(draw($dbh, 'removed'), $last, 'after the rows were removed, and a crash');
+}
+$natural->stop;
+$node->stop;
+
+#
+# Promotion of standbys that lag
+#
+
+my $backups = 0;
+
+# A primary with standbys that have everything that it had when they stopped.
+sub new_family
+{
+	my ($name, $standbys, $prepare) = @_;
+	my $primary = new_node("${name}_primary", streaming => 1);
+	my $dbh = connect_to($primary);
+
+	draw($dbh);
+	$prepare->($dbh);
+	$primary->backup('backup');
+	my @standbys = map { new_standby($primary, "${name}_standby_$_", 'backup',
+			"recovery_target_timeline = 'current'") } 1 .. $standbys;
+	foreach my $standby (@standbys)
+	{
+		$standby->start;
+		$primary->wait_for_catchup($standby, 'replay', $primary->lsn('flush'));
+		$standby->stop;
+	}
+	return ($primary, $dbh, @standbys);
+}
+
+sub promote
+{
+	my ($standby) = @_;
+	$standby->start;
+	$standby->promote;
+	return connect_to($standby);
+}
+
+# The old primary draws, nobody receives it, the standby is promoted; then the
+# next one, which knows nothing of the first one's epochs either, but that it
+# was promoted.
+{
+	my ($primary, $old, $first, $second) =
+	  new_family('lag', 2, \&move_ahead);
+	my $lost = draw($old);
+	$lost = draw($old) for 1 .. 5;
+	$primary->stop('immediate');
+
+	my $dbh = promote($first);
+	my $epoch = draw($dbh);
+	higher($epoch, $lost, 'a lagging standby was promoted');
+	$lost = draw($dbh) for 1 .. 5;
+	my ($history) = glob($first->data_dir . '/pg_wal/*.history');
+	ok($history, 'the first promotion has begun a timeline');
+	$first->stop('immediate');
+
+	copy($history, $second->data_dir . '/pg_wal/') or die;
+	$dbh = promote($second);
+	$epoch = draw($dbh);
+	higher($epoch, $lost, 'a second one that knows of the first promotion only');
+
+	# The jump is made once.
+	my $next = draw($dbh);
+	is($next, $epoch + 1, 'and then they are drawn one by one');
+	$second->restart;
+	$dbh = connect_to($second);
+	is(draw($dbh), $next + 1, 'also after a restart');
+	$second->stop;
+}
+
+# The elections have rested for long, so that the counter lies far below the
+# clock; then the old primary, whose clock is ahead by some seconds, draws, and
+# nobody receives it.
+foreach my $ahead (5, 600)
+{
+	my ($primary, $old, $standby) = new_family(
+		"clock_$ahead", 1,
+		sub {
+			value($_[0], "SELECT setval('leader_election_epoch', 1)");
+		});
+
+	# What a clock that is ahead would add
+	my $drawn = draw($old);
+	value($old, 'SELECT setval(?, ?::bigint)', 'leader_election_epoch',
+		$drawn + $ahead * 2**20);
+	my $lost = draw($old);
+	$primary->stop('immediate');
+
+	my $dbh = promote($standby);
+	my $epoch = draw($dbh);
+	higher($epoch, $lost,
+		"a standby was promoted whose clock is $ahead s behind");
+
+	# A promotion is not forgotten with the extension.
+	$dbh->do('DROP EXTENSION leader_election');
+	$standby->restart;
+	$dbh = connect_to($standby);
+	$dbh->do('CREATE EXTENSION leader_election');
+	higher(draw($dbh), $epoch,
+		"after a promotion, DROP EXTENSION, a restart and CREATE EXTENSION ($ahead)");
+	$standby->stop;
+}
+
+done_testing();
