@@ -1,0 +1,2 @@
+-- The holder simply acquires again, which renews.
+SELECT * FROM leader_acquire(:client_id, 'holder');
