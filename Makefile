@@ -32,6 +32,7 @@ OBJS = \
 	src/relations.o \
 	src/renewal.o \
 	src/rights.o \
+	src/session.o \
 	src/setting.o \
 	src/shmem.o \
 	src/sqlfuncs.o \
@@ -50,11 +51,13 @@ REGRESS = \
 	api \
 	epoch_column \
 	fence \
+	history \
 	names \
 	privileges \
 	protect \
 	release \
 	schema \
+	session \
 	setting \
 	tamper \
 	transactions
@@ -77,6 +80,14 @@ ISOLATION = \
 	renew_takeover \
 	savepoint \
 	serializable \
+	session_end \
+	session_fence \
+	session_frozen \
+	session_mixed \
+	session_release \
+	session_renew \
+	session_rollback \
+	session_wait \
 	stale_commit_blocks \
 	wait
 

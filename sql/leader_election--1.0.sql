@@ -9,7 +9,7 @@ CREATE TABLE leader_election_state (
     epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 9007199254740992),
     terms bigint NOT NULL,
     acquired_at timestamptz NOT NULL,
-    ttl bigint NOT NULL CHECK (ttl > 0),
+    ttl bigint NOT NULL CHECK (ttl >= 0),
     kind "char" NOT NULL,
     owner name NOT NULL,
     holder text COLLATE "C"
@@ -26,6 +26,19 @@ CREATE TABLE leader_election_metadata (
 SELECT pg_catalog.pg_extension_config_dump('leader_election_metadata', '');
 COMMENT ON TABLE leader_election_metadata IS
 'internal: what a leader published about itself; counts for the term with that epoch only';
+
+CREATE TABLE leader_election_history (
+    election text COLLATE "C" NOT NULL,
+    epoch bigint NOT NULL,
+    leader text NOT NULL,
+    acquired_at timestamptz NOT NULL,
+    ended_at timestamptz NOT NULL,
+    end_reason text NOT NULL,
+    PRIMARY KEY (election, epoch)
+);
+SELECT pg_catalog.pg_extension_config_dump('leader_election_history', '');
+COMMENT ON TABLE leader_election_history IS
+'internal: one row for each term that has ended';
 
 CREATE FUNCTION leader_election_guard()
 RETURNS trigger
@@ -80,6 +93,23 @@ AS 'MODULE_PATHNAME', 'le_leader_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION leader_acquire(text, text, interval, interval, jsonb) IS
 'acquire leadership of an election, or renew it as the same holder';
+
+CREATE FUNCTION leader_acquire_session(
+    election text,
+    holder text DEFAULT NULL,
+    ttl interval DEFAULT NULL,
+    wait interval DEFAULT '0',
+    metadata jsonb DEFAULT NULL,
+    OUT is_leader boolean,
+    OUT epoch bigint,
+    OUT leader text,
+    OUT expires_in interval,
+    OUT step_down_after interval,
+    OUT retry_after interval)
+AS 'MODULE_PATHNAME', 'le_leader_acquire_session'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_acquire_session(text, text, interval, interval, jsonb) IS
+'acquire leadership for as long as this session lasts';
 
 -- A type, as an argument and a column are both called epoch.
 CREATE TYPE leader_answer AS (
@@ -174,19 +204,40 @@ CREATE FUNCTION leader_election_status(
     OUT acquired_at timestamptz,
     OUT metadata jsonb,
     OUT owner text,
-    OUT terms bigint)
+    OUT terms bigint,
+    OUT pid integer,
+    OUT holder text,
+    OUT ended_at timestamptz,
+    OUT end_reason text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'le_leader_election_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION leader_election_status() IS
-'internal: the rows behind the view leader_status';
+'internal: the rows behind the views leader_status and leader_term';
 
 CREATE VIEW leader_status AS
 SELECT s.election, s.leader, s.epoch, s.kind, s.state,
        CASE WHEN s.epoch IS NOT NULL THEN false END AS paused,
        s.ttl, s.expires_in, s.acquired_at, s.metadata, s.owner, s.terms,
-       NULL::integer AS pid
+       s.pid
 FROM leader_election_status() s;
 COMMENT ON VIEW leader_status IS
 'every election, and who leads it for how long';
 GRANT SELECT ON leader_status TO PUBLIC;
+
+-- Who may see an election is told its epoch by the function.  Conditions of a
+-- query must not see rows before that; the barrier alone would be flattened
+-- away with the union, which OFFSET prevents.
+CREATE VIEW leader_term WITH (security_barrier) AS
+SELECT h.election, h.epoch, h.leader, h.acquired_at, h.ended_at, h.end_reason
+FROM leader_election_history h
+JOIN leader_election_status() s ON s.election = h.election
+WHERE s.epoch IS NOT NULL
+UNION ALL
+SELECT s.election, s.epoch, s.holder, s.acquired_at, s.ended_at, s.end_reason
+FROM leader_election_status() s
+WHERE s.holder IS NOT NULL
+OFFSET 0;
+COMMENT ON VIEW leader_term IS
+'every term that is known: when it began, and when and why it ended';
+GRANT SELECT ON leader_term TO PUBLIC;

@@ -164,7 +164,7 @@ SELECT count(*) FROM leader_renew_all('x');
 \set VERBOSITY sqlstate
 UPDATE leader_election_state SET epoch = -1;
 UPDATE leader_election_state SET epoch = 9007199254740992;
-UPDATE leader_election_state SET ttl = 0;
+UPDATE leader_election_state SET ttl = -1;
 
 -- Used up: no epoch is left to draw.
 \set VERBOSITY default

@@ -43,11 +43,13 @@ static const char *const interval_columns[] = {
 };
 
 void
-le_answer_held(LeAnswer *answer, const char *leader, int64 ttl, int64 left)
+le_answer_held(LeAnswer *answer, const char *leader, char kind, int64 ttl,
+			   int64 left)
 {
 	memset(answer, 0, sizeof(LeAnswer));
+	answer->session = kind == LE_KIND_SESSION;
 	answer->ttl = ttl;
-	answer->left = Max(left, 0);
+	answer->left = left;
 	strlcpy(answer->leader, leader, sizeof(answer->leader));
 }
 
@@ -56,8 +58,9 @@ le_answer_other(LeAnswer *answer, const LeView *view, int64 ttl)
 {
 	if (le_view_is_held(view))
 	{
-		le_answer_held(answer, view->row.holder, view->row.ttl,
-					   view->deadline - view->now);
+		le_answer_held(answer, view->row.holder, view->row.kind,
+					   view->row.ttl > 0 ? view->row.ttl : ttl,
+					   le_clock_left(view->deadline, view->now));
 		answer->busy = view->standing == LE_STANDING_UNCERTAIN;
 	}
 	else
@@ -76,7 +79,7 @@ le_answer_leader(LeAnswer *answer, int64 epoch, const char *holder, int64 ttl,
 	answer->is_leader = true;
 	answer->epoch = epoch;
 	answer->ttl = ttl;
-	answer->left = Max(left, 0);
+	answer->left = left;
 	strlcpy(answer->leader, holder, sizeof(answer->leader));
 }
 
@@ -145,6 +148,7 @@ le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer)
 	TupleDesc	desc;
 	Datum		values[ANSWER_NATTS];
 	bool		nulls[ANSWER_NATTS] = {false};
+	bool		timed = answer->left != LE_FOREVER;
 	HeapTuple	tuple;
 
 	if (type == RECORDOID)
@@ -163,12 +167,13 @@ le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer)
 	nulls[ANSWER_LEADER] = answer->leader[0] == '\0';
 	if (!nulls[ANSWER_LEADER])
 		values[ANSWER_LEADER] = CStringGetTextDatum(answer->leader);
-	nulls[ANSWER_EXPIRES_IN] = answer->left < 0;
+	nulls[ANSWER_EXPIRES_IN] = answer->left < 0 || !timed;
 	values[ANSWER_EXPIRES_IN] =
 		IntervalPGetDatum(le_us_to_interval(answer->left));
-	nulls[ANSWER_STEP_DOWN_AFTER] = !answer->is_leader;
+	nulls[ANSWER_STEP_DOWN_AFTER] = !answer->is_leader || !timed;
 	values[ANSWER_STEP_DOWN_AFTER] =
 		IntervalPGetDatum(le_us_to_interval(step_down_after(answer)));
+	nulls[ANSWER_RETRY_AFTER] = answer->is_leader && !timed;
 	values[ANSWER_RETRY_AFTER] =
 		IntervalPGetDatum(le_us_to_interval(retry_after(answer)));
 	tuple = heap_form_tuple(desc, values, nulls);

@@ -19,9 +19,11 @@ typedef struct LeAnswer
 	bool		is_leader;
 	bool		granted;		/* leader by a term that this call began */
 	bool		busy;			/* somebody else is at work on the election */
+	bool		session;		/* led by a session, whose end is not timed */
 	int64		epoch;			/* if leader */
 	int64		ttl;			/* of the current term, or of the bid */
-	int64		left;			/* of the current lease; -1 if nobody's */
+	int64		left;			/* of the current lease; -1 if nobody's,
+								 * LE_FOREVER if it does not end by time */
 	char		leader[LE_NAME_MAX + 1];	/* empty if nobody */
 } LeAnswer;
 
@@ -32,9 +34,9 @@ extern void le_answer_leader(LeAnswer *answer, int64 epoch, const char *holder,
 /* It does not; how the election stands is said, or the ttl asked for. */
 extern void le_answer_other(LeAnswer *answer, const LeView *view, int64 ttl);
 
-/* It does not, another leads. */
-extern void le_answer_held(LeAnswer *answer, const char *leader, int64 ttl,
-						   int64 left);
+/* It does not, another leads; ttl is the one to hurry by. */
+extern void le_answer_held(LeAnswer *answer, const char *leader, char kind,
+						   int64 ttl, int64 left);
 
 /* The answer as the row that the SQL function returns. */
 extern Datum le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer);

@@ -8,6 +8,7 @@
  *	  at pre-commit		the place of an ended term is closing
  *	  after commit		an ended one is free, a granted one open
  *	  after abort		a closing one is open again, a granted one free
+ * The lock of a session term goes with its place.
  * Each change belongs to the nesting level that made it, and goes with the
  * subtransaction that is rolled back.
  *
@@ -26,19 +27,26 @@
 #include <signal.h>
 
 #include "access/xlog.h"
+#include "commands/async.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "storage/condition_variable.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/timeout.h"
 
 #include "change.h"
 #include "clock.h"
 #include "compat.h"
+#include "guc.h"
 #include "place.h"
+#include "session.h"
 #include "shmem.h"
+
+#define NOTIFY_CHANNEL		"leader_election"
 
 typedef struct Change
 {
@@ -161,6 +169,50 @@ forget_changes(void)
 }
 
 /*
+ * Tells who listens that a term began or ended.  Anybody can listen, and forge
+ * a notification, so it says no more than where to look.
+ */
+static void
+notify(const Change *change, const char *event)
+{
+	StringInfoData payload;
+
+	initStringInfo(&payload);
+	appendStringInfoString(&payload, "{\"election\": ");
+	escape_json(&payload, change->key.election);
+	appendStringInfo(&payload, ", \"event\": \"%s\"}", event);
+	Async_Notify(NOTIFY_CHANNEL, payload.data);
+	pfree(payload.data);
+}
+
+/*
+ * A term that began and ended in this transaction was never there.  What ended
+ * is told first, so that the last word on an election is how it stands.
+ */
+static void
+notify_all(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		if ((change->kind == LE_CHANGE_ENDED ||
+			 change->kind == LE_CHANGE_REPLACED) &&
+			!le_change_begun(&change->key))
+			notify(change, "end");
+	}
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		if (change->kind == LE_CHANGE_BEGUN && !le_change_ended(&change->key))
+			notify(change, "begin");
+	}
+}
+
+/*
  * May raise errors.  The last thing before the commit proper, after the
  * tokens were found current.
  */
@@ -181,6 +233,8 @@ le_change_pre_commit(void)
 								 PGC_S_SESSION, GUC_ACTION_LOCAL, true, 0,
 								 false);
 
+	if (le_notify)
+		notify_all();
 	for_each(LE_CHANGE_ENDED, le_place_closing);
 
 	/* From here on it is committing, and may wait for a standby. */
@@ -224,18 +278,30 @@ le_change_commit(void)
 
 	/* What was ended first: a term may have been begun and ended here. */
 	for_each(LE_CHANGE_ENDED, le_place_free);
+	for_each(LE_CHANGE_ENDED, le_session_drop);
 	foreach(lc, changes)
 	{
 		Change	   *change = lfirst(lc);
 
 		if (change->kind == LE_CHANGE_BEGUN)
+		{
 			le_place_open(&change->key, unacknowledged ?
 						  XactLastCommitEnd : InvalidXLogRecPtr);
+			le_session_drop_earlier(&change->key);
+		}
 	}
 	ConditionVariableBroadcast(le_shmem_ended());
 	if (unacknowledged)
 		lose_client();
 	forget_changes();
+}
+
+/* What a grant that is rolled back leaves outside the row */
+static void
+unmake(const LeKey *key)
+{
+	le_place_free(key);
+	le_session_drop(key);
 }
 
 void
@@ -244,7 +310,7 @@ le_change_abort(void)
 	if (changes == NIL)
 		return;
 	for_each(LE_CHANGE_ENDED, le_place_reopen);
-	for_each(LE_CHANGE_BEGUN, le_place_free);
+	for_each(LE_CHANGE_BEGUN, unmake);
 	ConditionVariableBroadcast(le_shmem_ended());
 	forget_changes();
 }
@@ -278,7 +344,7 @@ le_change_subxact_abort(void)
 		if (change->level < level)
 			continue;
 		if (change->kind == LE_CHANGE_BEGUN)
-			le_place_free(&change->key);
+			unmake(&change->key);
 		changes = foreach_delete_current(changes, lc);
 	}
 	ConditionVariableBroadcast(le_shmem_ended());

@@ -77,6 +77,12 @@ le_us_to_interval(int64 us)
 	return interval;
 }
 
+int64
+le_clock_left(int64 deadline, int64 now)
+{
+	return deadline == LE_FOREVER ? LE_FOREVER : Max(deadline - now, 0);
+}
+
 long
 le_clock_ms_until(int64 when)
 {

@@ -29,6 +29,12 @@ extern int64 le_interval_to_us(const Interval *interval, int64 min, int64 max,
 /* A new interval of that many microseconds, in the current context. */
 extern Interval *le_us_to_interval(int64 us);
 
+/* The deadline of what does not end by time, and what is left of it */
+#define LE_FOREVER			PG_INT64_MAX
+
+/* What is left until a deadline, at least 0; LE_FOREVER if there is none. */
+extern int64 le_clock_left(int64 deadline, int64 now);
+
 /* Milliseconds until a point in time, rounded up and at least 0. */
 extern long le_clock_ms_until(int64 when);
 

@@ -18,6 +18,7 @@
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
+#include "storage/lock.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
 #include "utils/rel.h"
@@ -67,6 +68,13 @@ typedef bool LeUpdateIndexes;
 #define le_wait_event_new(name)	PG_WAIT_EXTENSION
 #endif
 
+/* 17: LockHeldByMe can be asked for stronger modes too */
+#if PG_VERSION_NUM >= 170000
+#define le_lock_held_by_me(tag, mode)	LockHeldByMe(tag, mode, false)
+#else
+#define le_lock_held_by_me(tag, mode)	LockHeldByMe(tag, mode)
+#endif
+
 /* 17: virtual transaction ids name a ProcNumber instead of a backend id */
 #if PG_VERSION_NUM >= 170000
 #define le_vxid_proc(vxid)		ProcNumberGetProc((vxid).procNumber)
@@ -91,6 +99,12 @@ typedef bool LeUpdateIndexes;
 #else
 #define LE_MODULE_MAGIC	PG_MODULE_MAGIC
 #endif
+
+/*
+ * Is the client still there?  Declared in libpq/libpq.h, which takes in headers
+ * of GSSAPI that do not come with the server's own.
+ */
+extern bool pq_check_connection(void);
 
 /*
  * Does a commit wait for synchronous standbys?  Asked as SyncRepWaitForLSN

@@ -32,10 +32,15 @@
 #include "place.h"
 #include "renewal.h"
 #include "rights.h"
+#include "session.h"
 
 /* Between two bids of a waiting call that met somebody at work */
 #define BUSY_PAUSE_FIRST	(2 * LE_MS)
 #define BUSY_PAUSE_LAST		(50 * LE_MS)
+/* ... a session, which may end without a word (DISCARD ALL) */
+#define SESSION_PAUSE		(50 * LE_MS)
+/* How often a waiting call looks whether its client is still there */
+#define CLIENT_CHECK		(1 * LE_SECOND)
 
 /* Counts rows for max_elections; see too_many_elections. */
 static bool
@@ -93,6 +98,26 @@ check_grantable(const LeRelations *relations, Relation rel, const LeBid *bid,
 				 errdetail("leader_election.require_sync_standby is on, and synchronous_standby_names is empty.")));
 }
 
+/* By which TTL a candidate hurries, where no lease says it */
+static int64
+hurry(const LeBid *bid)
+{
+	return bid->ttl > 0 ? bid->ttl : le_default_ttl_ms * LE_MS;
+}
+
+static void
+add_history(const LeRelations *relations, const LeElection *row,
+			TimestampTz ended_at, const char *reason)
+{
+	Relation	rel;
+
+	if (!le_history)
+		return;
+	rel = le_history_open(relations->history, RowExclusiveLock);
+	le_store_add_history(rel, row, ended_at, reason);
+	table_close(rel, NoLock);
+}
+
 /*
  * Writes the new term.  The election is locked in ExclusiveLock, and the row
  * in view was read under a lock that kept it as it is.
@@ -104,10 +129,12 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 	LeElection	row = view->row;
 	LeKey		key = {relations->state, bid->election, 0};
 	int64		now;
+	int64		deadline;
+	int64		until;
 
 	key.epoch = row.epoch = le_epoch_draw(relations, view->row.epoch);
 	row.held = true;
-	row.kind = LE_KIND_LEASE;
+	row.kind = bid->kind;
 	row.ttl = bid->ttl;
 	row.terms++;
 	row.acquired_at = GetCurrentTimestamp();
@@ -118,9 +145,21 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 
 	/* Noted before it is made: the end of the transaction unmakes it. */
 	now = le_clock_now();
-	le_change_note(LE_CHANGE_BEGUN, &key,
-				   now + Min(row.ttl, LE_CHANGE_LIMIT_ACQUIRE));
-	le_renewal_make_place(&key, &row, LE_PLACE_PENDING, now + row.ttl);
+	deadline = row.ttl > 0 ? now + row.ttl : LE_FOREVER;
+	until = Min(deadline, now + LE_CHANGE_LIMIT_ACQUIRE);
+	if (view->row.held)
+	{
+		LeKey		old = {relations->state, bid->election, view->row.epoch};
+		TimestampTz ended_at;
+		const char *reason = le_view_end(view, row.acquired_at, &ended_at);
+
+		le_change_note(LE_CHANGE_REPLACED, &old, until);
+		add_history(relations, &view->row, ended_at, reason);
+	}
+	le_change_note(LE_CHANGE_BEGUN, &key, until);
+	if (row.kind == LE_KIND_SESSION)
+		le_session_take(&key, row.ttl);
+	le_renewal_make_place(&key, &row, LE_PLACE_PENDING, deadline);
 	le_store_write(rel, &row);
 	if (bid->has_metadata)
 	{
@@ -131,7 +170,7 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 		table_close(metadata, NoLock);
 	}
 	le_answer_leader(answer, row.epoch, row.holder, row.ttl,
-				  now + row.ttl - le_clock_now());
+					 le_clock_left(deadline, le_clock_now()));
 	answer->granted = true;
 }
 
@@ -149,13 +188,13 @@ grant_under_lock(const LeRelations *relations, const LeBid *bid,
 
 	le_view_read(rel, bid->election, view);
 	if (le_view_is_held(view))
-		le_answer_other(answer, view, bid->ttl);
+		le_answer_other(answer, view, hurry(bid));
 	else
 	{
 		check_grantable(relations, rel, bid, view);
 		if (!le_lock_change(state, bid->election))
 		{
-			le_answer_other(answer, view, bid->ttl);
+			le_answer_other(answer, view, hurry(bid));
 			answer->busy = true;
 		}
 		else
@@ -163,12 +202,14 @@ grant_under_lock(const LeRelations *relations, const LeBid *bid,
 			LeKey		old = {state, bid->election, view->row.epoch};
 
 			granted = !view->row.held ||
-				le_place_close_lapsed(&old, view->row.ttl);
+				le_place_close_lapsed(&old, view->row.ttl,
+									  view->row.kind == LE_KIND_SESSION &&
+									  !le_session_alive(&old));
 			if (granted)
 				grant(relations, rel, bid, view, answer);
 			else
 			{
-				le_answer_other(answer, view, bid->ttl);
+				le_answer_other(answer, view, hurry(bid));
 				answer->busy = true;
 				le_lock_change_release(state, bid->election);
 			}
@@ -176,6 +217,17 @@ grant_under_lock(const LeRelations *relations, const LeBid *bid,
 	}
 	table_close(rel, granted ? NoLock : RowExclusiveLock);
 	return granted;
+}
+
+/*
+ * Is the term the bidder's own?  A name is enough for a lease; a session term
+ * is its session's.
+ */
+static bool
+is_own(const LeBid *bid, const LeKey *key, char kind, const char *holder)
+{
+	return kind == bid->kind && strcmp(holder, bid->holder) == 0 &&
+		(kind != LE_KIND_SESSION || le_session_mine(key));
 }
 
 /*
@@ -193,15 +245,19 @@ answer_from_memory(const LeRelations *relations, const LeBid *bid,
 	if (!le_place_look_live(&key, &info) || le_change_ended(&key))
 		return false;
 	le_rights_require(info.owner, bid->election);
-	if (info.kind != LE_KIND_LEASE || strcmp(info.holder, bid->holder) != 0)
+	if (!is_own(bid, &key, info.kind, info.holder))
 	{
-		le_answer_held(answer, info.holder, info.ttl, info.deadline - info.now);
+		if (info.kind == LE_KIND_SESSION && !le_session_alive(&key))
+			return false;
+		le_answer_held(answer, info.holder, info.kind,
+					   info.ttl > 0 ? info.ttl : hurry(bid),
+					   le_clock_left(info.deadline, info.now));
 		return true;
 	}
 	if (!le_renewal_try(&key, &info))
 		return false;
 	le_answer_leader(answer, key.epoch, info.holder, info.ttl,
-					 info.deadline - info.now);
+					 le_clock_left(info.deadline, info.now));
 	return true;
 }
 
@@ -211,6 +267,7 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 {
 	LeRelations ours = *relations;
 	LeLock		lock = le_lock_election(ours.state, bid->election);
+	LeKey		key = {ours.state, bid->election, 0};
 	Relation	rel;
 	LeView		view;
 
@@ -225,39 +282,54 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 	if (view.row.exists)
 		le_rights_require(view.row.owner, bid->election);
 
+	key.epoch = view.row.epoch;
 	if (view.standing == LE_STANDING_HELD &&
-		view.row.kind == LE_KIND_LEASE &&
-		strcmp(view.row.holder, bid->holder) == 0)
+		is_own(bid, &key, view.row.kind, view.row.holder))
 	{
-		LeKey		key = {ours.state, bid->election, view.row.epoch};
 		LePlaceInfo info;
 
 		if (le_renewal_try(&key, &info))
 		{
 			le_answer_leader(answer, key.epoch, info.holder, info.ttl,
-						  info.deadline - info.now);
+							 le_clock_left(info.deadline, info.now));
 			return;
 		}
 		/* It ended just now; the next call will see how. */
-		le_answer_other(answer, &view, bid->ttl);
+		le_answer_other(answer, &view, hurry(bid));
 		answer->busy = true;
 		return;
 	}
 	if (le_view_is_held(&view))
 	{
-		le_answer_other(answer, &view, bid->ttl);
+		le_answer_other(answer, &view, hurry(bid));
 		return;
 	}
 
-	PreventCommandIfReadOnly("leader_acquire()");
+	PreventCommandIfReadOnly(bid->kind == LE_KIND_SESSION ?
+							 "leader_acquire_session()" : "leader_acquire()");
 	if (!le_lock_try(&lock, ShareUpdateExclusiveLock))
 	{
-		le_answer_other(answer, &view, bid->ttl);
+		le_answer_other(answer, &view, hurry(bid));
 		answer->busy = true;
 		return;
 	}
 	if (!grant_under_lock(&ours, bid, &view, answer))
 		le_lock_release(&lock, ShareUpdateExclusiveLock);
+}
+
+/*
+ * Whoever has gone away while waiting must not become the leader.  Asked
+ * before each bid, whatever client_connection_check_interval says.
+ */
+static void
+require_client(void)
+{
+	if (MyProcPort != NULL && !pq_check_connection())
+	{
+		ClientConnectionLost = true;
+		InterruptPending = true;
+	}
+	CHECK_FOR_INTERRUPTS();
 }
 
 void
@@ -276,12 +348,16 @@ le_election_acquire_wait(const LeRelations *relations, const LeBid *bid,
 	{
 		int64		pause;
 
+		require_client();
 		/* Before the look, or an end that comes after it would wake nobody. */
 		ConditionVariablePrepareToSleep(le_shmem_ended());
 		le_election_acquire(&ours, bid, answer);
 		if (answer->is_leader || le_clock_now() >= until)
 			break;
-		pause = answer->busy || answer->left < 0 ? busy_pause : answer->left;
+		pause = answer->busy || answer->left < 0 ? busy_pause :
+			Min(answer->left, CLIENT_CHECK);
+		if (answer->session)
+			pause = Min(pause, SESSION_PAUSE);
 		busy_pause = answer->busy ? Min(busy_pause * 2, BUSY_PAUSE_LAST) :
 			BUSY_PAUSE_FIRST;
 		(void) ConditionVariableTimedSleep(le_shmem_ended(),
@@ -302,6 +378,22 @@ cannot_lock(const char *election)
 			 errhint("Try again.")));
 }
 
+/*
+ * A session that leads writes as the leader without looking at the row, so
+ * nobody else may end its term.
+ */
+static void
+require_own_session(const LeKey *key, const LeElection *row)
+{
+	if (row->kind == LE_KIND_SESSION && !le_session_mine(key) &&
+		le_session_alive(key))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("election \"%s\" is led by another session",
+						key->election),
+				 errhint("Release it in the session that acquired it, or end that session.")));
+}
+
 bool
 le_election_release(const LeRelations *relations, const LeKey *key)
 {
@@ -318,6 +410,7 @@ le_election_release(const LeRelations *relations, const LeKey *key)
 		le_rights_require(row.owner, key->election);
 	if (!row.held || row.epoch != key->epoch)
 		return false;
+	require_own_session(key, &row);
 	PreventCommandIfReadOnly("leader_release()");
 
 	if (!le_lock_change(ours.state, key->election))
@@ -330,8 +423,10 @@ le_election_release(const LeRelations *relations, const LeKey *key)
 		le_lock_change_release(ours.state, key->election);
 		return false;
 	}
-	row.held = false;
+	require_own_session(key, &row);
 	le_change_note(LE_CHANGE_ENDED, key, le_clock_now() + LE_CHANGE_LIMIT);
+	add_history(&ours, &row, GetCurrentTimestamp(), "released");
+	row.held = false;
 	le_store_write(rel, &row);
 	table_close(rel, NoLock);
 	return true;

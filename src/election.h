@@ -15,7 +15,8 @@ typedef struct LeBid
 {
 	const char *election;
 	const char *holder;
-	int64		ttl;
+	char		kind;
+	int64		ttl;			/* 0 for a session term without one */
 	Datum		metadata;		/* jsonb */
 	bool		has_metadata;
 } LeBid;

@@ -5,7 +5,7 @@
  *
  * The trigger takes its token from, in this order, the row's epoch column (if
  * it has one that the statement gives a value), leader_fence() in the same
- * transaction, and the setting.  It always raises an error or lets the write
+ * transaction, the setting, and a term that this session leads.  It always raises an error or lets the write
  * pass; it never skips a row.
  *
  * A row trigger runs for every row.  What it found for the last one is kept

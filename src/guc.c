@@ -31,6 +31,8 @@ bool		le_enforce = true;
 int			le_commit_timeout_ms = DEFAULT_COMMIT_TIMEOUT;
 int			le_max_elections = DEFAULT_MAX_ELECTIONS;
 int			le_max_leases = DEFAULT_MAX_LEASES;
+bool		le_history = true;
+bool		le_notify = true;
 bool		le_require_sync_standby = false;
 
 static char *fence_text = NULL;
@@ -85,6 +87,18 @@ le_guc_init(void)
 							process_shared_preload_libraries_in_progress ?
 							PGC_POSTMASTER : PGC_SIGHUP,
 							0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("leader_election.history",
+							 "Keeps a row for every term that has ended.",
+							 NULL,
+							 &le_history, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("leader_election.notify",
+							 "Notifies channel leader_election when a term begins or ends.",
+							 NULL,
+							 &le_notify, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("leader_election.require_sync_standby",
 							 "Grants no leadership while no synchronous standby is configured.",

@@ -13,6 +13,8 @@ extern bool le_enforce;
 extern int	le_commit_timeout_ms;
 extern int	le_max_elections;
 extern int	le_max_leases;
+extern bool le_notify;
+extern bool le_history;
 extern bool le_require_sync_standby;
 
 /* Defines all settings; called once, when the library is loaded. */

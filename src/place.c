@@ -35,6 +35,7 @@
 #include "clock.h"
 #include "compat.h"
 #include "place.h"
+#include "session.h"
 
 static int *
 bucket_of(Oid rel, const char *election)
@@ -144,6 +145,7 @@ copy_place(const LePlace *place, LePlaceInfo *info)
 	info->state = place->state;
 	info->confirmed = is_confirmed(place->confirm_at);
 	info->kind = place->kind;
+	info->pid = place->pid;
 	info->epoch = place->epoch;
 	info->ttl = place->ttl;
 	info->deadline = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
@@ -254,8 +256,9 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	info->start = table->start;
 	if (place)
 	{
-		led = is_live(place, info->now);
-		if (led)
+		led = is_live(place, info->now) &&
+			(place->kind != LE_KIND_SESSION || le_session_mine(key));
+		if (led && place->ttl > 0)
 			raise_deadline(place, info->now + place->ttl);
 		copy_place(place, info);
 	}
@@ -358,6 +361,7 @@ le_place_make(const LeKey *key, const LeElection *row, LePlaceState state,
 		place->epoch = key->epoch;
 		place->ttl = row->ttl;
 		place->kind = row->kind;
+		place->pid = row->kind == LE_KIND_SESSION ? MyProcPid : 0;
 		place->confirm_at = state == LE_PLACE_OPEN ?
 			table->start_lsn : InvalidXLogRecPtr;
 		pg_atomic_write_u64(&place->deadline, deadline);
@@ -372,7 +376,7 @@ le_place_make(const LeKey *key, const LeElection *row, LePlaceState state,
 }
 
 bool
-le_place_close_lapsed(const LeKey *key, int64 ttl)
+le_place_close_lapsed(const LeKey *key, int64 ttl, bool session_ended)
 {
 	LePlaceTable *table = le_shmem_places();
 	LePlace    *place;
@@ -381,10 +385,10 @@ le_place_close_lapsed(const LeKey *key, int64 ttl)
 	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
 	place = find(key);
 	if (place == NULL)
-		lapsed = le_clock_now() >= table->start + ttl;
+		lapsed = session_ended || le_clock_now() >= table->start + ttl;
 	else
 	{
-		lapsed = place->state == LE_PLACE_CLOSED ||
+		lapsed = session_ended || place->state == LE_PLACE_CLOSED ||
 			le_clock_now() >= (int64) pg_atomic_read_u64(&place->deadline);
 		if (lapsed)
 			place->state = LE_PLACE_CLOSED;

@@ -21,6 +21,7 @@ typedef struct LePlaceInfo
 	LePlaceState state;
 	bool		confirmed;		/* do enough standbys have the term? */
 	char		kind;
+	int			pid;			/* of the session, for a session term */
 	int64		epoch;
 	int64		ttl;
 	int64		deadline;
@@ -47,7 +48,8 @@ extern bool le_place_look_live(LeKey *key, LePlaceInfo *info);
 
 /*
  * Raises the deadline of an open, confirmed place that has not run out to
- * one TTL from now.  True if the term is led after it; info is what was found
+ * one TTL from now; that of a session term for its own session only, while
+ * that has its lock.  True if the term is led after it; info is what was found
  * then.
  */
 extern bool le_place_renew(const LeKey *key, LePlaceInfo *info);
@@ -64,9 +66,11 @@ extern bool le_place_make(const LeKey *key, const LeElection *row,
 /*
  * Closes the place of a lapsed term, for a takeover.  False, and nothing is
  * done, if it has not lapsed.  A term without a place has lapsed one TTL
- * after the start.  The election is locked in ExclusiveLock.
+ * after the start, one whose session has ended whatever its deadline.  The
+ * election is locked in ExclusiveLock.
  */
-extern bool le_place_close_lapsed(const LeKey *key, int64 ttl);
+extern bool le_place_close_lapsed(const LeKey *key, int64 ttl,
+								  bool session_ended);
 
 /* Transitions at the end of a transaction; they cannot fail. */
 extern void le_place_open(const LeKey *key, XLogRecPtr confirm_at);

@@ -33,6 +33,9 @@ static const Oid state_types[LE_STATE_NATTS] = {
 static const Oid metadata_types[LE_METADATA_NATTS] = {
 	TEXTOID, INT8OID, JSONBOID
 };
+static const Oid history_types[LE_HISTORY_NATTS] = {
+	TEXTOID, INT8OID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID
+};
 
 static LeRelations known;
 static Oid	known_namespace = InvalidOid;	/* whose relations are known */
@@ -41,7 +44,8 @@ static void
 forget_relations(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == known.state ||
-		relid == known.metadata || relid == known.epoch ||
+		relid == known.metadata || relid == known.history ||
+		relid == known.epoch ||
 		relid == known.identity || relid == known.offset)
 		known_namespace = InvalidOid;
 }
@@ -98,6 +102,7 @@ le_relations(FunctionCallInfo fcinfo)
 	namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
 	known.state = find_relation(namespace, "leader_election_state");
 	known.metadata = find_relation(namespace, "leader_election_metadata");
+	known.history = find_relation(namespace, "leader_election_history");
 	known.epoch = find_relation(namespace, "leader_election_epoch");
 	known.identity = find_relation(namespace, "leader_election_epoch_identity");
 	known.offset = find_relation(namespace, "leader_election_epoch_offset");
@@ -139,4 +144,10 @@ Relation
 le_metadata_open(Oid metadata, LOCKMODE lockmode)
 {
 	return open_checked(metadata, lockmode, LE_METADATA_NATTS, metadata_types);
+}
+
+Relation
+le_history_open(Oid history, LOCKMODE lockmode)
+{
+	return open_checked(history, lockmode, LE_HISTORY_NATTS, history_types);
 }

@@ -16,6 +16,7 @@ typedef struct LeRelations
 {
 	Oid			state;			/* one row for each election */
 	Oid			metadata;		/* at most one row for each election */
+	Oid			history;		/* one row for each term that has ended */
 	Oid			epoch;			/* sequence: the last epoch drawn */
 	Oid			identity;		/* sequence: the server that drew it */
 	Oid			offset;			/* sequence: what is added to the clock */
@@ -45,6 +46,18 @@ enum
 	LE_METADATA_NATTS = LE_METADATA_VALUE
 };
 
+/* Columns of leader_election_history */
+enum
+{
+	LE_HISTORY_ELECTION = 1,
+	LE_HISTORY_EPOCH,
+	LE_HISTORY_LEADER,
+	LE_HISTORY_ACQUIRED_AT,
+	LE_HISTORY_ENDED_AT,
+	LE_HISTORY_END_REASON,
+	LE_HISTORY_NATTS = LE_HISTORY_END_REASON
+};
+
 extern void le_relations_init(void);
 
 /*
@@ -57,10 +70,11 @@ extern void le_relations_init(void);
 extern const LeRelations *le_relations(FunctionCallInfo fcinfo);
 
 /*
- * Opens one of the two tables with that lock.  Error 55000 if its columns are
+ * Opens one of the tables with that lock.  Error 55000 if its columns are
  * not the ones that the extension made.
  */
 extern Relation le_state_open(Oid state, LOCKMODE lockmode);
 extern Relation le_metadata_open(Oid metadata, LOCKMODE lockmode);
+extern Relation le_history_open(Oid history, LOCKMODE lockmode);
 
 #endif							/* LE_RELATIONS_H */

@@ -23,6 +23,7 @@
 #include "lock.h"
 #include "renewal.h"
 #include "rights.h"
+#include "session.h"
 
 /* How long a renewal that must read the row waits for one who changes it */
 #define RECLAIM_WAIT		(5 * LE_SECOND)
@@ -130,13 +131,13 @@ le_renewal_renew(const LeKey *key, LeAnswer *answer)
 			view.standing != LE_STANDING_HELD ||
 			!le_renewal_try(key, &info))
 		{
-			le_answer_other(answer, &view, view.row.exists ? view.row.ttl :
+			le_answer_other(answer, &view, view.row.ttl > 0 ? view.row.ttl :
 							le_default_ttl_ms * LE_MS);
 			return;
 		}
 	}
 	le_answer_leader(answer, key->epoch, info.holder, info.ttl,
-					 info.deadline - info.now);
+					 le_clock_left(info.deadline, info.now));
 }
 
 bool
@@ -152,7 +153,8 @@ le_renewal_check(const LeKey *key)
 	if (info.found)
 	{
 		le_rights_require(info.owner, key->election);
-		if (le_change_ended(key) || info.now >= info.deadline)
+		if (le_change_ended(key) || info.now >= info.deadline ||
+			(info.kind == LE_KIND_SESSION && !le_session_alive(key)))
 			return false;
 		return (info.state == LE_PLACE_OPEN && info.confirmed) ||
 			(info.state == LE_PLACE_PENDING && le_change_begun(key));
@@ -258,7 +260,7 @@ le_renewal_renew_all(Oid state, const char *holder, LeTell tell, void *arg)
 
 		if (info.kind == LE_KIND_LEASE && le_rights_has(info.owner) &&
 			renew_place(&key, &renewed))
-			tell(info.election, info.epoch, renewed.deadline - renewed.now, arg);
+			tell(info.election, info.epoch, le_clock_left(renewed.deadline, renewed.now), arg);
 	}
 }
 

@@ -36,10 +36,11 @@ typedef struct LePlace
 	Oid			database;
 	Oid			rel;
 	int64		epoch;
-	int64		ttl;
+	int64		ttl;			/* 0 for a session term without one */
 	pg_atomic_uint64 deadline;
 	XLogRecPtr	confirm_at;		/* not confirmed until standbys have this */
 	char		kind;
+	int			pid;			/* of the session, for a session term */
 	char		owner[NAMEDATALEN];
 	char		election[LE_NAME_MAX + 1];
 	char		holder[LE_NAME_MAX + 1];

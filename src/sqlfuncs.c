@@ -20,8 +20,10 @@
 #include "epoch.h"
 #include "guc.h"
 #include "renewal.h"
+#include "session.h"
 
 PG_FUNCTION_INFO_V1(le_leader_acquire);
+PG_FUNCTION_INFO_V1(le_leader_acquire_session);
 PG_FUNCTION_INFO_V1(le_leader_renew);
 PG_FUNCTION_INFO_V1(le_leader_renew_all);
 PG_FUNCTION_INFO_V1(le_leader_release);
@@ -46,19 +48,26 @@ told_by_commit(FunctionCallInfo fcinfo)
 		info->econtext->ecxt_estate->es_sourceText == ActivePortal->sourceText;
 }
 
-Datum
-le_leader_acquire(PG_FUNCTION_ARGS)
+/*
+ * The two functions take the same arguments, and give them another default: a
+ * session needs no holder's name, and no TTL.
+ */
+static Datum
+acquire(FunctionCallInfo fcinfo, char kind)
 {
 	const LeRelations *relations = le_relations(fcinfo);
+	bool		session = kind == LE_KIND_SESSION;
 	LeBid		bid;
 	LeAnswer	answer;
 	int64		wait;
 	bool		no_metadata;
 
+	bid.kind = kind;
 	bid.election = le_arg_name(fcinfo, 0, "election");
-	bid.holder = le_arg_name(fcinfo, 1, "holder");
+	bid.holder = session && PG_ARGISNULL(1) ? le_session_holder() :
+		le_arg_name(fcinfo, 1, "holder");
 	bid.ttl = le_arg_interval(fcinfo, 2, LE_TTL_MIN, LE_TTL_MAX,
-							  le_default_ttl_ms * LE_MS, "ttl");
+							  session ? 0 : le_default_ttl_ms * LE_MS, "ttl");
 	wait = le_arg_interval(fcinfo, 3, 0, LE_WAIT_MAX, 0, "wait");
 	bid.metadata = le_arg_metadata(fcinfo, 4, &no_metadata);
 	bid.has_metadata = !no_metadata;
@@ -71,6 +80,18 @@ le_leader_acquire(PG_FUNCTION_ARGS)
 	if (answer.granted && !told_by_commit(fcinfo))
 		le_epoch_flush();
 	return le_answer_datum(fcinfo, &answer);
+}
+
+Datum
+le_leader_acquire(PG_FUNCTION_ARGS)
+{
+	return acquire(fcinfo, LE_KIND_LEASE);
+}
+
+Datum
+le_leader_acquire_session(PG_FUNCTION_ARGS)
+{
+	return acquire(fcinfo, LE_KIND_SESSION);
 }
 
 static LeKey

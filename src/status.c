@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * status.c
- *	  The rows behind the view leader_status.
+ *	  The rows behind the views leader_status and leader_term.
  *
  * Every election is listed; what it is about only to members of its owner and
  * to pg_read_all_stats.  On a standby there are no deadlines, so a term is
@@ -41,6 +41,10 @@ enum
 	STATUS_METADATA,
 	STATUS_OWNER,
 	STATUS_TERMS,
+	STATUS_PID,
+	STATUS_HOLDER,
+	STATUS_ENDED_AT,
+	STATUS_END_REASON,
 	STATUS_NATTS
 };
 
@@ -50,65 +54,106 @@ typedef struct Status
 	Oid			state;
 	Relation	metadata;
 	bool		standby;
+	Datum		values[STATUS_NATTS];	/* of the row being built */
+	bool		nulls[STATUS_NATTS];
 } Status;
 
-static const char *
-state_name(const LeView *view, bool standby)
+static void
+set(Status *status, int column, Datum value)
 {
-	if (!view->row.held)
-		return "free";
-	if (standby)
-		return "held";
-	if (view->standing == LE_STANDING_LAPSED)
-		return "expired";
-	return view->unconfirmed ? "unconfirmed" : "held";
+	status->values[column] = value;
+	status->nulls[column] = false;
+}
+
+static void
+set_text(Status *status, int column, const char *value)
+{
+	set(status, column, CStringGetTextDatum(value));
+}
+
+static void
+set_interval(Status *status, int column, int64 us)
+{
+	if (us > 0 && us != LE_FOREVER)
+		set(status, column, IntervalPGetDatum(le_us_to_interval(us)));
+}
+
+/* What is known of every election, led or not */
+static void
+set_election(Status *status, const LeElection *election, const char *state)
+{
+	set(status, STATUS_EPOCH, Int64GetDatum(election->epoch));
+	set_text(status, STATUS_KIND,
+			 election->kind == LE_KIND_SESSION ? "session" : "lease");
+	set_text(status, STATUS_STATE, state);
+	set_interval(status, STATUS_TTL, election->ttl);
+	set_text(status, STATUS_OWNER, election->owner);
+	set(status, STATUS_TERMS, Int64GetDatum(election->terms));
+	if (election->held)
+	{
+		set(status, STATUS_ACQUIRED_AT,
+			TimestampTzGetDatum(election->acquired_at));
+		set_text(status, STATUS_HOLDER, election->holder);
+	}
+}
+
+/* What is known of one that is led */
+static void
+set_leader(Status *status, const LeView *view)
+{
+	LeKey		key = {status->state, view->row.election, view->row.epoch};
+	Datum		metadata;
+
+	set_text(status, STATUS_LEADER, view->row.holder);
+	if (le_store_get_metadata(status->metadata, &key, &metadata))
+		set(status, STATUS_METADATA, metadata);
+	if (status->standby)
+		return;
+	set_interval(status, STATUS_EXPIRES_IN,
+				 le_clock_left(view->deadline, view->now));
+	if (view->pid != 0)
+		set(status, STATUS_PID, Int32GetDatum(view->pid));
+}
+
+static void
+set_all(Status *status, LeView *view)
+{
+	const LeElection *election = &view->row;
+	TimestampTz ended_at;
+	const char *reason = NULL;
+
+	if (!status->standby)
+	{
+		le_view_watch(status->state, view);
+		reason = le_view_end(view, GetCurrentTimestamp(), &ended_at);
+	}
+	set_election(status, election,
+				 !election->held ? "free" :
+				 reason ? "expired" :
+				 !status->standby && view->unconfirmed ? "unconfirmed" : "held");
+	if (election->held && reason == NULL)
+		set_leader(status, view);
+	if (reason)
+	{
+		set_text(status, STATUS_END_REASON, reason);
+		set(status, STATUS_ENDED_AT, TimestampTzGetDatum(ended_at));
+	}
 }
 
 static bool
 put_status(const LeElection *election, void *arg)
 {
 	Status	   *status = arg;
-	Datum		values[STATUS_NATTS];
-	bool		nulls[STATUS_NATTS];
-	bool		standby = status->standby;
-	LeKey		key = {status->state, election->election, election->epoch};
 	LeView		view;
 
-	memset(nulls, true, sizeof(nulls));
-	values[STATUS_ELECTION] = CStringGetTextDatum(election->election);
-	nulls[STATUS_ELECTION] = false;
+	memset(status->nulls, true, sizeof(status->nulls));
+	set_text(status, STATUS_ELECTION, election->election);
 	view.row = *election;
-	if (!standby)
-		le_view_watch(status->state, &view);
-
 	if (le_rights_has(election->owner) ||
 		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
-	{
-		const char *state = state_name(&view, standby);
-		bool		led = election->held && strcmp(state, "expired") != 0;
-
-		memset(nulls, false, sizeof(nulls));
-		nulls[STATUS_LEADER] = !led;
-		if (led)
-			values[STATUS_LEADER] = CStringGetTextDatum(election->holder);
-		values[STATUS_EPOCH] = Int64GetDatum(election->epoch);
-		values[STATUS_KIND] = CStringGetTextDatum("lease");
-		values[STATUS_STATE] = CStringGetTextDatum(state);
-		values[STATUS_TTL] = IntervalPGetDatum(le_us_to_interval(election->ttl));
-		nulls[STATUS_EXPIRES_IN] = !led || standby;
-		if (!nulls[STATUS_EXPIRES_IN])
-			values[STATUS_EXPIRES_IN] =
-				IntervalPGetDatum(le_us_to_interval(view.deadline - view.now));
-		nulls[STATUS_ACQUIRED_AT] = !election->held;
-		values[STATUS_ACQUIRED_AT] = TimestampTzGetDatum(election->acquired_at);
-		nulls[STATUS_METADATA] = !led ||
-			!le_store_get_metadata(status->metadata, &key,
-								   &values[STATUS_METADATA]);
-		values[STATUS_OWNER] = CStringGetTextDatum(election->owner);
-		values[STATUS_TERMS] = Int64GetDatum(election->terms);
-	}
+		set_all(status, &view);
 	tuplestore_putvalues(status->info->setResult, status->info->setDesc,
-						 values, nulls);
+						 status->values, status->nulls);
 	return true;
 }
 

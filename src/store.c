@@ -392,3 +392,23 @@ le_store_set_metadata(Relation rel, const LeKey *key, Datum value, bool isnull)
 	ExecDropSingleTupleTableSlot(slot);
 	ExecDropSingleTupleTableSlot(old);
 }
+
+void
+le_store_add_history(Relation rel, const LeElection *election,
+					 TimestampTz ended_at, const char *reason)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	Datum	   *values = slot->tts_values - 1;
+
+	ExecClearTuple(slot);
+	memset(slot->tts_isnull, 0, LE_HISTORY_NATTS * sizeof(bool));
+	values[LE_HISTORY_ELECTION] = CStringGetTextDatum(election->election);
+	values[LE_HISTORY_EPOCH] = Int64GetDatum(election->epoch);
+	values[LE_HISTORY_LEADER] = CStringGetTextDatum(election->holder);
+	values[LE_HISTORY_ACQUIRED_AT] = TimestampTzGetDatum(election->acquired_at);
+	values[LE_HISTORY_ENDED_AT] = TimestampTzGetDatum(ended_at);
+	values[LE_HISTORY_END_REASON] = CStringGetTextDatum(reason);
+	ExecStoreVirtualTuple(slot);
+	put_row(rel, slot, NULL);
+	ExecDropSingleTupleTableSlot(slot);
+}

@@ -64,4 +64,11 @@ extern bool le_store_get_metadata(Relation rel, const LeKey *key, Datum *value);
 extern void le_store_set_metadata(Relation rel, const LeKey *key,
 								  Datum value, bool isnull);
 
+/*
+ * Adds the term in the row to the history.  rel is open in RowExclusiveLock;
+ * the caller holds the election's lock in ExclusiveLock.
+ */
+extern void le_store_add_history(Relation rel, const LeElection *election,
+								 TimestampTz ended_at, const char *reason);
+
 #endif							/* LE_STORE_H */

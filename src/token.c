@@ -12,7 +12,8 @@
  * commit fail.
  *
  * A token that the transaction has itself ended was asked for when that took
- * ExclusiveLock, and stayed current until then.
+ * ExclusiveLock, and stayed current until then.  One that this session leads
+ * by, without a TTL, is current while it holds the term's lock.
  *
  * The list lives in TopTransactionContext; a token belongs to the nesting
  * level that first used it.
@@ -31,8 +32,10 @@
 #include "guc.h"
 #include "leader_election.h"
 #include "lock.h"
+#include "place.h"
 #include "relations.h"
 #include "rights.h"
+#include "session.h"
 #include "setting.h"
 #include "store.h"
 #include "token.h"
@@ -98,6 +101,17 @@ read_row(const LeKey *key, LeElection *row)
 	table_close(rel, NoLock);
 }
 
+/*
+ * While this session holds the lock of a term without a TTL, nobody changes
+ * the row: the token is current without a look.  Asked again at pre-commit,
+ * as the lock may be gone by then.
+ */
+static bool
+leads_alone(const LeKey *key)
+{
+	return le_session_mine_alone(key) && !le_change_ended(key);
+}
+
 static void
 poll_lock(const LeLock *lock, LOCKMODE mode, int64 until, const LeKey *key)
 {
@@ -143,7 +157,7 @@ validate(const LeKey *key, bool lock_it, int64 until)
 {
 	LeElection	row;
 
-	if (le_change_ended(key))
+	if (le_change_ended(key) || leads_alone(key))
 		return;
 	if (lock_it)
 	{
@@ -197,8 +211,11 @@ le_token_use(const LeKey *key)
 		return;
 
 	le_require_primary();
-	read_row(key, &row);
-	require_current(key, &row);
+	if (!leads_alone(key))
+	{
+		read_row(key, &row);
+		require_current(key, &row);
+	}
 	if (validated)
 		validate(key, true, validation_deadline());
 	remember(key, false);
@@ -208,12 +225,21 @@ void
 le_token_present(const LeKey *key)
 {
 	LeElection	row;
+	LePlaceInfo place;
 
 	le_require_primary();
-	read_row(key, &row);
-	if (row.exists)
-		le_rights_require(row.owner, key->election);
-	require_current(key, &row);
+	if (leads_alone(key))
+	{
+		le_place_look(key, &place);
+		le_rights_require(place.owner, key->election);
+	}
+	else
+	{
+		read_row(key, &row);
+		if (row.exists)
+			le_rights_require(row.owner, key->election);
+		require_current(key, &row);
+	}
 	if (validated)
 		validate(key, true, validation_deadline());
 	if (!is_remembered(key, true))
@@ -234,7 +260,9 @@ le_token_presented(Oid rel, const char *election)
 			strcmp(token->key.election, election) == 0)
 			epoch = token->key.epoch;
 	}
-	return epoch != 0 ? epoch : le_setting_epoch(election);
+	if (epoch == 0)
+		epoch = le_setting_epoch(election);
+	return epoch != 0 ? epoch : le_session_epoch(rel, election);
 }
 
 bool

@@ -25,7 +25,10 @@ extern void le_token_present(const LeKey *key);
 /* Error LE002: a write to that table needed a token of the election. */
 extern void le_token_missing(Oid rel, const char *election, const char *table);
 
-/* The epoch presented for an election, by call or by setting; 0 if none. */
+/*
+ * The epoch presented for an election by call, by setting or by leading it in
+ * this session; 0 if none.
+ */
 extern int64 le_token_presented(Oid rel, const char *election);
 
 /* Does the transaction depend on any token? */

@@ -3,8 +3,9 @@
  * view.c
  *	  How an election stands: its row and the place of its term together.
  *
- * The row says who holds an election, memory says until when.  This is the
- * only file that puts the two together.
+ * The row says who holds an election, memory says until when, and the lock of
+ * a session term whether its session lives.  This is the only file that puts
+ * them together.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,8 +14,17 @@
 #include "utils/rel.h"
 
 #include "change.h"
+#include "clock.h"
 #include "place.h"
+#include "session.h"
 #include "view.h"
+
+/* A session term without a TTL lasts as long as its session. */
+static int64
+forgotten_deadline(const LePlaceInfo *place, int64 ttl)
+{
+	return ttl > 0 ? place->start + ttl : LE_FOREVER;
+}
 
 typedef void (*Look) (const LeKey *key, LePlaceInfo *info);
 
@@ -25,7 +35,8 @@ judge(Oid rel, LeView *view, Look look)
 	bool		settled;
 	LeKey		key = {rel, view->row.election, view->row.epoch};
 
-	view->unconfirmed = view->forgotten = false;
+	view->unconfirmed = view->forgotten = view->session_ended = false;
+	view->pid = 0;
 	if (!view->row.held)
 	{
 		view->standing = LE_STANDING_FREE;
@@ -36,10 +47,14 @@ judge(Oid rel, LeView *view, Look look)
 	look(&key, &place);
 	view->now = place.now;
 	view->forgotten = !place.found;
-	view->deadline = place.found ? place.deadline : place.start + view->row.ttl;
+	view->deadline = place.found ? place.deadline : forgotten_deadline(&place, view->row.ttl);
 	settled = !place.found || place.state == LE_PLACE_OPEN;
 	view->unconfirmed = settled && !place.confirmed;
-	if (view->now >= view->deadline || place.state == LE_PLACE_CLOSED)
+	view->pid = place.found ? place.pid : 0;
+	view->session_ended = view->row.kind == LE_KIND_SESSION &&
+		!le_session_alive(&key);
+	if (view->session_ended ||
+		view->now >= view->deadline || place.state == LE_PLACE_CLOSED)
 		view->standing = LE_STANDING_LAPSED;
 	else if ((settled && place.confirmed) ||
 			 (place.state == LE_PLACE_PENDING && le_change_begun(&key)))
@@ -72,4 +87,20 @@ le_view_is_held(const LeView *view)
 {
 	return view->standing == LE_STANDING_HELD ||
 		view->standing == LE_STANDING_UNCERTAIN;
+}
+
+const char *
+le_view_end(const LeView *view, TimestampTz now, TimestampTz *ended_at)
+{
+	int64		mono = le_clock_now();
+
+	if (view->standing != LE_STANDING_LAPSED)
+		return NULL;
+
+	/* A session ends unseen, so all that is known is that it has. */
+	*ended_at = now;
+	if (mono >= view->deadline)
+		*ended_at -= mono - view->deadline;
+	return view->session_ended && view->now < view->deadline ?
+		"session_ended" : "expired";
 }

@@ -25,7 +25,9 @@ typedef struct LeView
 	LeElection	row;
 	LeStanding	standing;
 	bool		unconfirmed;	/* uncertain, as standbys have not got it */
+	bool		session_ended;	/* lapsed, as its session is gone */
 	bool		forgotten;		/* held, but a restart has lost its place */
+	int			pid;			/* of the session that holds it, if known */
 	int64		now;
 	int64		deadline;		/* of the row's term, if held or uncertain */
 } LeView;
@@ -41,6 +43,14 @@ extern void le_view_judge(Oid rel, LeView *view);
 
 /* The same for one who only watches. */
 extern void le_view_watch(Oid rel, LeView *view);
+
+/*
+ * How the term ended, if it has lapsed: the reason as the history has it, and
+ * when, as far as that is known; not after "now", which the wall clock shows.
+ * NULL if it has not lapsed.
+ */
+extern const char *le_view_end(const LeView *view, TimestampTz now,
+							   TimestampTz *ended_at);
 
 /* Is the row's term, led or not, in the way of another candidate? */
 extern bool le_view_is_held(const LeView *view);

@@ -1,0 +1,227 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  The locks of session terms: a term lives while its lock is held.
+ *
+ * Each session term has a session-level advisory lock of its own, whose fourth
+ * field keeps it apart from every lock that SQL can ask for.  It must be an
+ * advisory lock, since only those are given back by DISCARD ALL and by
+ * pg_advisory_unlock_all(), which is what poolers and applications do with a
+ * session that is to forget everything.
+ *
+ * The holder has it in ExclusiveLock; who wants to know whether anybody has
+ * it asks for ShareLock, conditionally, and gives that back: two who ask do
+ * not take each other for the holder.
+ *
+ * Whether this session holds a lock is read from its own lock table at each
+ * question.  The list here only says which terms to ask about; it never says
+ * that one is held.
+ *
+ * At exit the locks are given back before the server does it, so that those
+ * who wait can be woken when the term has ended.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "storage/ipc.h"
+#include "storage/lock.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "session.h"
+#include "shmem.h"
+
+/* "LE": no function of SQL sets it, they use 1 and 2. */
+#define ADVISORY_FIELD4		0x4c45
+
+typedef struct SessionTerm
+{
+	LeKey		key;
+	int64		ttl;			/* 0 if none */
+} SessionTerm;
+
+static List *terms = NIL;		/* of SessionTerm, in TopMemoryContext */
+
+static LOCKTAG
+term_tag(const LeKey *key)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (key->epoch >> 32),
+						 (uint32) key->epoch, ADVISORY_FIELD4);
+	return tag;
+}
+
+static bool
+holds(const LeKey *key)
+{
+	LOCKTAG		tag = term_tag(key);
+
+	return le_lock_held_by_me(&tag, ExclusiveLock);
+}
+
+static bool
+same_term(const LeKey *a, const LeKey *b)
+{
+	return a->epoch == b->epoch && a->rel == b->rel &&
+		strcmp(a->election, b->election) == 0;
+}
+
+/* The term in the list, held or not; NULL if it is not there. */
+static SessionTerm *
+find_term(const LeKey *key)
+{
+	ListCell   *lc;
+
+	foreach(lc, terms)
+	{
+		SessionTerm *term = lfirst(lc);
+
+		if (same_term(&term->key, key))
+			return term;
+	}
+	return NULL;
+}
+
+/* Forgets the terms whose lock is gone, by whatever way. */
+static void
+prune_terms(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, terms)
+	{
+		SessionTerm *term = lfirst(lc);
+
+		if (!holds(&term->key))
+		{
+			terms = foreach_delete_current(terms, lc);
+			pfree((char *) term->key.election);
+			pfree(term);
+		}
+	}
+}
+
+static void
+end_of_session(int code, Datum arg)
+{
+	ListCell   *lc;
+
+	foreach(lc, terms)
+		le_session_drop(&((SessionTerm *) lfirst(lc))->key);
+	ConditionVariableBroadcast(le_shmem_ended());
+}
+
+void
+le_session_take(const LeKey *key, int64 ttl)
+{
+	static bool registered = false;
+	LOCKTAG		tag = term_tag(key);
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	SessionTerm *term = palloc(sizeof(SessionTerm));
+
+	if (!registered)
+	{
+		before_shmem_exit(end_of_session, (Datum) 0);
+		registered = true;
+	}
+	prune_terms();
+	term->key = *key;
+	term->key.election = pstrdup(key->election);
+	term->ttl = ttl;
+	terms = lappend(terms, term);
+	MemoryContextSwitchTo(old);
+
+	/* The epoch is new, so nobody can have it or ask for it. */
+	if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not take the lock of a new term of election \"%s\"",
+						key->election)));
+}
+
+void
+le_session_drop(const LeKey *key)
+{
+	LOCKTAG		tag = term_tag(key);
+
+	if (find_term(key) != NULL && holds(key))
+		LockRelease(&tag, ExclusiveLock, true);
+}
+
+void
+le_session_drop_earlier(const LeKey *key)
+{
+	ListCell   *lc;
+
+	foreach(lc, terms)
+	{
+		SessionTerm *term = lfirst(lc);
+
+		if (term->key.rel == key->rel && term->key.epoch < key->epoch &&
+			strcmp(term->key.election, key->election) == 0)
+			le_session_drop(&term->key);
+	}
+}
+
+bool
+le_session_mine(const LeKey *key)
+{
+	return find_term(key) != NULL && holds(key);
+}
+
+bool
+le_session_mine_alone(const LeKey *key)
+{
+	SessionTerm *term = terms == NIL ? NULL : find_term(key);
+
+	return term != NULL && term->ttl == 0 && holds(key);
+}
+
+bool
+le_session_alive(const LeKey *key)
+{
+	LOCKTAG		tag = term_tag(key);
+
+	if (le_session_mine(key))
+		return true;
+	if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		return true;
+	LockRelease(&tag, ShareLock, false);
+	return false;
+}
+
+int64
+le_session_epoch(Oid rel, const char *election)
+{
+	int64		epoch = 0;
+	ListCell   *lc;
+
+	foreach(lc, terms)
+	{
+		SessionTerm *term = lfirst(lc);
+
+		if (term->key.rel == rel && term->key.epoch > epoch &&
+			strcmp(term->key.election, election) == 0 && holds(&term->key))
+			epoch = term->key.epoch;
+	}
+	return epoch;
+}
+
+const char *
+le_session_holder(void)
+{
+	static char holder[LE_NAME_MAX + 1];
+
+	if (holder[0] == '\0')
+		snprintf(holder, sizeof(holder), "%.*s %d %08x", NAMEDATALEN,
+				 application_name && application_name[0] ?
+				 application_name : "session",
+				 MyProcPid, pg_prng_uint32(&pg_global_prng_state));
+	return holder;
+}
