@@ -73,7 +73,7 @@ le_answer_other(LeAnswer *answer, const LeView *view, int64 ttl)
 
 void
 le_answer_leader(LeAnswer *answer, int64 epoch, const char *holder, int64 ttl,
-			  int64 left)
+				 int64 left)
 {
 	memset(answer, 0, sizeof(LeAnswer));
 	answer->is_leader = true;

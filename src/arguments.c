@@ -112,6 +112,7 @@ le_arg_metadata(FunctionCallInfo fcinfo, int n, bool *isnull)
 		return (Datum) 0;
 	jsonb = PG_GETARG_JSONB_P(n);
 	text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
+
 	if (strlen(text) > LE_METADATA_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),

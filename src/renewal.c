@@ -33,7 +33,7 @@
 
 void
 le_renewal_make_place(const LeKey *key, const LeElection *row, LePlaceState state,
-		   int64 deadline)
+					  int64 deadline)
 {
 	if (!le_place_make(key, row, state, deadline))
 		ereport(ERROR,
@@ -263,4 +263,3 @@ le_renewal_renew_all(Oid state, const char *holder, LeTell tell, void *arg)
 			tell(info.election, info.epoch, le_clock_left(renewed.deadline, renewed.now), arg);
 	}
 }
-

@@ -56,7 +56,7 @@ typedef struct LePlaceTable
 	int64		start;			/* 0 before that */
 	XLogRecPtr	start_lsn;
 	TimeLineID	timeline;
-	int			buckets[FLEXIBLE_ARRAY_MEMBER];	/* the places follow */
+	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* the places follow */
 } LePlaceTable;
 
 /* For _PG_init. */
