@@ -36,6 +36,7 @@
 #include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/timeout.h"
 
 #include "change.h"
@@ -57,6 +58,27 @@ typedef struct Change
 } Change;
 
 static List *changes = NIL;		/* of Change, oldest first */
+static bool wake_wanted = false;	/* tell who waits, once locks are gone */
+
+/*
+ * Wakes those who wait for the end of a term.  Earlier than this they would
+ * only find the election locked.
+ */
+static void
+after_locks(ResourceReleasePhase phase, bool is_commit, bool is_top_level,
+			void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !wake_wanted)
+		return;
+	wake_wanted = false;
+	ConditionVariableBroadcast(le_shmem_ended());
+}
+
+void
+le_change_init(void)
+{
+	RegisterResourceReleaseCallback(after_locks, NULL);
+}
 
 /*
  * Ends this backend as an administrator would.  A signal to ourselves is what
@@ -290,7 +312,7 @@ le_change_commit(void)
 			le_session_drop_earlier(&change->key);
 		}
 	}
-	ConditionVariableBroadcast(le_shmem_ended());
+	wake_wanted = true;
 	if (unacknowledged)
 		lose_client();
 	forget_changes();
@@ -311,7 +333,7 @@ le_change_abort(void)
 		return;
 	for_each(LE_CHANGE_ENDED, le_place_reopen);
 	for_each(LE_CHANGE_BEGUN, unmake);
-	ConditionVariableBroadcast(le_shmem_ended());
+	wake_wanted = true;
 	forget_changes();
 }
 
@@ -347,7 +369,7 @@ le_change_subxact_abort(void)
 			unmake(&change->key);
 		changes = foreach_delete_current(changes, lc);
 	}
-	ConditionVariableBroadcast(le_shmem_ended());
+	wake_wanted = true;
 	le_generation++;
 	set_timer();
 }

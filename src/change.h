@@ -20,6 +20,9 @@ typedef enum LeChangeKind
 	LE_CHANGE_METADATA			/* neither, but locks the election */
 } LeChangeKind;
 
+/* For _PG_init. */
+extern void le_change_init(void);
+
 /*
  * Notes what was done; the election's lock is held until the transaction
  * ends.  The backend is ended (57P01) if the transaction has not come to its

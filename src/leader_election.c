@@ -134,6 +134,7 @@ _PG_init(void)
 	le_guc_init();
 	le_relations_init();
 	le_shmem_init();
+	le_change_init();
 	RegisterXactCallback(on_xact, NULL);
 	RegisterSubXactCallback(on_subxact, NULL);
 	prev_executor_end = ExecutorEnd_hook;
