@@ -24,6 +24,7 @@ OBJS = \
 	src/election.o \
 	src/epoch.o \
 	src/fence.o \
+	src/guard.o \
 	src/guc.o \
 	src/leader_election.o \
 	src/lock.o \
@@ -39,7 +40,8 @@ OBJS = \
 	src/status.o \
 	src/store.o \
 	src/token.o \
-	src/view.o
+	src/view.o \
+	src/wait.o
 
 DATA = \
 	sql/leader_election--1.0.sql

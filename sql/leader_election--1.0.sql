@@ -33,9 +33,12 @@ CREATE TABLE leader_election_history (
     leader text NOT NULL,
     acquired_at timestamptz NOT NULL,
     ended_at timestamptz NOT NULL,
-    end_reason text NOT NULL,
-    PRIMARY KEY (election, epoch)
+    end_reason text NOT NULL
 );
+CREATE INDEX leader_election_history_election
+    ON leader_election_history (election, epoch);
+COMMENT ON INDEX leader_election_history_election IS
+'internal: not unique, as history must never stop an election';
 SELECT pg_catalog.pg_extension_config_dump('leader_election_history', '');
 COMMENT ON TABLE leader_election_history IS
 'internal: one row for each term that has ended';

@@ -90,29 +90,36 @@ end_sitter(void)
 	kill(MyProcPid, SIGTERM);
 }
 
+static bool timer_registered = false;
+static TimeoutId timer;
+
+static void
+stop_timer(void)
+{
+	if (timer_registered)
+		disable_timeout(timer, false);
+}
+
 /* Sets the timer to the earliest limit, or stops it if there is none. */
 static void
 set_timer(void)
 {
-	static bool registered = false;
-	static TimeoutId timer;
 	int64		until = PG_INT64_MAX;
 	ListCell   *lc;
 
+	if (changes == NIL)
+	{
+		stop_timer();
+		return;
+	}
 	foreach(lc, changes)
 		until = Min(until, ((Change *) lfirst(lc))->until);
-
-	if (!registered)
+	if (!timer_registered)
 	{
-		if (changes == NIL)
-			return;
 		timer = RegisterTimeout(USER_TIMEOUT, end_sitter);
-		registered = true;
+		timer_registered = true;
 	}
-	if (changes != NIL)
-		enable_timeout_after(timer, Max((int) le_clock_ms_until(until), 1));
-	else
-		disable_timeout(timer, false);
+	enable_timeout_after(timer, Max((int) le_clock_ms_until(until), 1));
 }
 
 void
@@ -141,9 +148,7 @@ has_change(LeChangeKind kind, const LeKey *key)
 	{
 		Change	   *change = lfirst(lc);
 
-		if (change->kind == kind && change->key.epoch == key->epoch &&
-			change->key.rel == key->rel &&
-			strcmp(change->key.election, key->election) == 0)
+		if (change->kind == kind && le_key_equal(&change->key, key))
 			return true;
 	}
 	return false;
@@ -241,8 +246,6 @@ notify_all(void)
 void
 le_change_pre_commit(void)
 {
-	List	   *decided = changes;
-
 	if (changes == NIL)
 		return;
 
@@ -260,9 +263,7 @@ le_change_pre_commit(void)
 	for_each(LE_CHANGE_ENDED, le_place_closing);
 
 	/* From here on it is committing, and may wait for a standby. */
-	changes = NIL;
-	set_timer();
-	changes = decided;
+	stop_timer();
 }
 
 /*

@@ -107,13 +107,14 @@ typedef bool LeUpdateIndexes;
 extern bool pq_check_connection(void);
 
 /*
- * Does a commit wait for synchronous standbys?  Asked as SyncRepWaitForLSN
- * asks it; minor releases differ in how the answer is kept.
+ * Are there synchronous standbys to wait for?  This is about the server, and so
+ * does not ask synchronous_commit, which is the session's.  Minor releases
+ * differ in how the answer is kept.
  */
 static inline bool
 le_sync_standbys_defined(void)
 {
-	if (!SyncRepRequested())
+	if (max_wal_senders == 0)
 		return false;
 #ifdef SYNC_STANDBY_DEFINED
 	if (WalSndCtl->sync_standbys_status & SYNC_STANDBY_INIT)

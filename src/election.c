@@ -18,7 +18,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/condition_variable.h"
 #include "utils/acl.h"
 #include "utils/timestamp.h"
 
@@ -33,14 +32,6 @@
 #include "renewal.h"
 #include "rights.h"
 #include "session.h"
-
-/* Between two bids of a waiting call that met somebody at work */
-#define BUSY_PAUSE_FIRST	(2 * LE_MS)
-#define BUSY_PAUSE_LAST		(50 * LE_MS)
-/* ... a session, which may end without a word (DISCARD ALL) */
-#define SESSION_PAUSE		(50 * LE_MS)
-/* How often a waiting call looks whether its client is still there */
-#define CLIENT_CHECK		(1 * LE_SECOND)
 
 /* Counts rows for max_elections; see too_many_elections. */
 static bool
@@ -317,57 +308,6 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 		le_lock_release(&lock, ShareUpdateExclusiveLock);
 }
 
-/*
- * Whoever has gone away while waiting must not become the leader.  Asked
- * before each bid, whatever client_connection_check_interval says.
- */
-static void
-require_client(void)
-{
-	if (MyProcPort != NULL && !pq_check_connection())
-	{
-		ClientConnectionLost = true;
-		InterruptPending = true;
-	}
-	CHECK_FOR_INTERRUPTS();
-}
-
-void
-le_election_acquire_wait(const LeRelations *relations, const LeBid *bid,
-						 int64 until, LeAnswer *answer)
-{
-	static uint32 wait_event = 0;
-	LeRelations ours = *relations;
-	int64		busy_pause = BUSY_PAUSE_FIRST;
-
-	if (wait_event == 0)
-		wait_event = le_wait_event_new("LeaderElectionAcquire");
-	le_require_primary();
-	le_shmem_attach();
-	for (;;)
-	{
-		int64		pause;
-
-		require_client();
-		/* Before the look, or an end that comes after it would wake nobody. */
-		ConditionVariablePrepareToSleep(le_shmem_ended());
-		le_election_acquire(&ours, bid, answer);
-		if (answer->is_leader || le_clock_now() >= until)
-			break;
-		pause = answer->busy || answer->left < 0 ? busy_pause :
-			Min(answer->left, CLIENT_CHECK);
-		if (answer->session)
-			pause = Min(pause, SESSION_PAUSE);
-		busy_pause = answer->busy ? Min(busy_pause * 2, BUSY_PAUSE_LAST) :
-			BUSY_PAUSE_FIRST;
-		(void) ConditionVariableTimedSleep(le_shmem_ended(),
-										   le_clock_ms_until(Min(le_clock_now() + pause,
-																 until)),
-										   wait_event);
-	}
-	ConditionVariableCancelSleep();
-}
-
 static void
 cannot_lock(const char *election)
 {
@@ -394,12 +334,26 @@ require_own_session(const LeKey *key, const LeElection *row)
 				 errhint("Release it in the session that acquired it, or end that session.")));
 }
 
+/* A term that had run out before was not ended by its release. */
+static void
+end_row(const LeRelations *relations, Relation rel, LeView *view)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz ended_at = now;
+	const char *reason = le_view_end(view, now, &ended_at);
+
+	add_history(relations, &view->row, ended_at, reason ? reason : "released");
+	view->row.held = false;
+	le_store_write(rel, &view->row);
+}
+
 bool
 le_election_release(const LeRelations *relations, const LeKey *key)
 {
 	LeRelations ours = *relations;
 	Relation	rel;
 	LeElection	row;
+	LeView		view;
 
 	le_require_primary();
 	le_shmem_attach();
@@ -416,18 +370,16 @@ le_election_release(const LeRelations *relations, const LeKey *key)
 	if (!le_lock_change(ours.state, key->election))
 		cannot_lock(key->election);
 	rel = le_state_open(ours.state, RowExclusiveLock);
-	le_store_read(rel, key->election, &row);
-	if (!row.held || row.epoch != key->epoch)
+	le_view_read(rel, key->election, &view);
+	if (!view.row.held || view.row.epoch != key->epoch)
 	{
 		table_close(rel, RowExclusiveLock);
 		le_lock_change_release(ours.state, key->election);
 		return false;
 	}
-	require_own_session(key, &row);
+	require_own_session(key, &view.row);
 	le_change_note(LE_CHANGE_ENDED, key, le_clock_now() + LE_CHANGE_LIMIT);
-	add_history(&ours, &row, GetCurrentTimestamp(), "released");
-	row.held = false;
-	le_store_write(rel, &row);
+	end_row(&ours, rel, &view);
 	table_close(rel, NoLock);
 	return true;
 }

@@ -24,11 +24,6 @@ typedef struct LeBid
 extern void le_election_acquire(const LeRelations *relations, const LeBid *bid,
 								LeAnswer *answer);
 
-/* Bids again and again until the clock shows "until", or it leads. */
-extern void le_election_acquire_wait(const LeRelations *relations,
-									 const LeBid *bid, int64 until,
-									 LeAnswer *answer);
-
 /* True if this call ended the term; error 55P03 if it cannot in time. */
 extern bool le_election_release(const LeRelations *relations, const LeKey *key);
 

@@ -132,7 +132,7 @@ le_epoch_draw(const LeRelations *relations, int64 row_epoch)
 	Oid			user;
 	int			context;
 
-	(void) LockAcquire(&lock.tag, ExclusiveLock, false, false);
+	le_lock_wait(&lock, ExclusiveLock);
 
 	/*
 	 * Callers have no rights on the sequences.  An error restores the user
@@ -143,7 +143,7 @@ le_epoch_draw(const LeRelations *relations, int64 row_epoch)
 	epoch = draw(&ours, row_epoch);
 	SetUserIdAndSecContext(user, context);
 
-	/* Other databases raise the floor too; it is one for all of them. */
+	/* Another database may share the floor, and raise it meanwhile. */
 	while (seen < (uint64) epoch &&
 		   !pg_atomic_compare_exchange_u64(floor, &seen, epoch))
 		;

@@ -143,7 +143,6 @@ get_fence(FunctionCallInfo fcinfo)
 
 	if (fence != NULL)
 		return fence;
-	check_call(fcinfo);
 	fence = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Fence));
 	fence->key.rel = le_relations(fcinfo)->state;
 	fence->key.election = data->tg_trigger->tgargs[0];
@@ -232,15 +231,18 @@ Datum
 le_leader_fence_check(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = (TriggerData *) fcinfo->context;
-	Fence	   *fence = get_fence(fcinfo);
+	Fence	   *fence;
 	HeapTuple	result = NULL;
 
+	if (fcinfo->flinfo->fn_extra == NULL)
+		check_call(fcinfo);
 	if (TRIGGER_FIRED_FOR_ROW(data->tg_event))
 		result = TRIGGER_FIRED_BY_UPDATE(data->tg_event) ?
 			data->tg_newtuple : data->tg_trigtuple;
 
 	if (!le_enforce)
 		return PointerGetDatum(result);
+	fence = get_fence(fcinfo);
 	if (fence->column > 0 && result != NULL &&
 		!TRIGGER_FIRED_BY_DELETE(data->tg_event))
 		result = fence_row(fence, data);

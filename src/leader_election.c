@@ -4,8 +4,9 @@
  *	  Loads the library, and takes part in transactions.
  *
  * Order at pre-commit: the tokens are validated first, which may fail; then
- * ended terms begin to close.  Both see to it by themselves that nothing is
- * left at the end of a transaction, whichever it is.
+ * ended terms begin to close.  Both may be called several times for one event,
+ * and see to it by themselves that nothing is left at the end of a transaction,
+ * whichever it is.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,7 @@
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "tcop/utility.h"
+#include "utils/resowner.h"
 
 #include "change.h"
 #include "compat.h"
@@ -91,16 +93,41 @@ on_subxact(SubXactEvent event, SubTransactionId subid,
 /*
  * An extension that commits elsewhere, as postgres_fdw does, acts in a callback
  * of its own at pre-commit, and registers it when a transaction first needs
- * it.  The one registered last is called first, so ours is registered anew
- * after every statement of a transaction that depends on a token.
+ * it.  The one registered last is called first, so beside the registration of
+ * the library's load, which stays, there is one at the front, which is made
+ * anew with the first token and after every statement that follows.
+ *
+ * The server may be walking the list just now, if another extension's callback
+ * runs SQL.  Then no registration may be given up.  A statement of a portal
+ * has a resource owner of its own, which SQL in a callback has not; without
+ * one, a further registration is made, a few at most.
  */
-static void
-run_first(void)
+static int	front_registrations = 0;
+static int	front_mark;			/* tells them from the first one */
+
+#define MAX_FRONT_REGISTRATIONS	8
+
+void
+le_callbacks_first(void)
 {
-	if (!le_token_any())
+	if (le_token_committing())
 		return;
-	UnregisterXactCallback(on_xact, NULL);
-	RegisterXactCallback(on_xact, NULL);
+	if (CurrentResourceOwner != CurTransactionResourceOwner)
+	{
+		for (; front_registrations > 0; front_registrations--)
+			UnregisterXactCallback(on_xact, &front_mark);
+	}
+	if (front_registrations == MAX_FRONT_REGISTRATIONS)
+		return;
+	RegisterXactCallback(on_xact, &front_mark);
+	front_registrations++;
+}
+
+static void
+after_statement(void)
+{
+	if (le_token_any())
+		le_callbacks_first();
 }
 
 static void
@@ -110,7 +137,7 @@ on_executor_end(QueryDesc *query)
 		prev_executor_end(query);
 	else
 		standard_ExecutorEnd(query);
-	run_first();
+	after_statement();
 }
 
 static void
@@ -125,7 +152,7 @@ on_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 	else
 		standard_ProcessUtility(pstmt, source, read_only_tree, context, params,
 								environment, dest, completion);
-	run_first();
+	after_statement();
 }
 
 void

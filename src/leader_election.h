@@ -41,6 +41,13 @@ typedef struct LeKey
 	int64		epoch;
 } LeKey;
 
+static inline bool
+le_key_equal(const LeKey *a, const LeKey *b)
+{
+	return a->epoch == b->epoch && a->rel == b->rel &&
+		strcmp(a->election, b->election) == 0;
+}
+
 /*
  * Moves whenever a token that this backend has found current may have
  * stopped being so by something that this backend did itself: the end of a
@@ -48,5 +55,11 @@ typedef struct LeKey
  * What was remembered under another generation is asked for again.
  */
 extern uint64 le_generation;
+
+/*
+ * Makes our transaction callback run before every other one that has been
+ * registered so far.
+ */
+extern void le_callbacks_first(void);
 
 #endif							/* LEADER_ELECTION_H */

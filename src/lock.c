@@ -79,17 +79,42 @@ le_lock_counter(Oid rel)
 	return make_lock(rel, 1, 0);
 }
 
+/*
+ * All locks belong to the (sub)transaction, not to the portal that happens to
+ * run: only so can one that came out of a subtransaction be released.
+ */
+static LockAcquireResult
+acquire(const LeLock *lock, LOCKMODE mode, bool dont_wait)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	LockAcquireResult result;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	result = LockAcquire(&lock->tag, mode, false, dont_wait);
+	CurrentResourceOwner = owner;
+	return result;
+}
+
 bool
 le_lock_try(const LeLock *lock, LOCKMODE mode)
 {
-	return LockAcquire(&lock->tag, mode, false, true) !=
-		LOCKACQUIRE_NOT_AVAIL;
+	return acquire(lock, mode, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+void
+le_lock_wait(const LeLock *lock, LOCKMODE mode)
+{
+	(void) acquire(lock, mode, false);
 }
 
 void
 le_lock_release(const LeLock *lock, LOCKMODE mode)
 {
+	ResourceOwner owner = CurrentResourceOwner;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
 	LockRelease(&lock->tag, mode, false);
+	CurrentResourceOwner = owner;
 }
 
 /* How long we may queue, in milliseconds; the user's limit may be shorter. */
@@ -124,7 +149,7 @@ le_lock_queue(const LeLock *lock, LOCKMODE mode)
 	PG_TRY();
 	{
 		LockTimeout = queue_limit();
-		LockAcquire(&lock->tag, mode, false, false);
+		le_lock_wait(lock, mode);
 		LockTimeout = saved_timeout;
 		granted = true;
 		ReleaseCurrentSubTransaction();

@@ -48,6 +48,10 @@ extern bool le_lock_queue(const LeLock *lock, LOCKMODE mode);
 extern const char *le_lock_poll(const LeLock *lock, LOCKMODE mode,
 								int64 until);
 
+/* Waits as long as it takes. */
+extern void le_lock_wait(const LeLock *lock, LOCKMODE mode);
+
+/* Gives back what this (sub)transaction has taken by one of the above. */
 extern void le_lock_release(const LeLock *lock, LOCKMODE mode);
 
 /* Both locks that a change of epoch or holder needs; false if busy. */

@@ -37,6 +37,9 @@
 #include "place.h"
 #include "session.h"
 
+/* Between two times of asking whether sessions that led still do */
+#define ASK_SESSIONS_PAUSE	(100 * LE_MS)
+
 static int *
 bucket_of(Oid rel, const char *election)
 {
@@ -163,11 +166,10 @@ copy_nothing(LePlaceInfo *info)
 {
 	const LePlaceTable *table = le_shmem_places();
 
-	info->found = false;
+	memset(info, 0, sizeof(LePlaceInfo));
 	info->state = LE_PLACE_FREE;
 	info->confirmed = is_confirmed(has_begun(table) ? table->start_lsn :
 								   GetXLogInsertRecPtr());
-	info->deadline = 0;
 }
 
 /* What there is of a term; the caller holds the lock, and releases it here. */
@@ -253,7 +255,6 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	bool		led = false;
 
 	info->now = le_clock_now();
-	info->start = table->start;
 	if (place)
 	{
 		led = is_live(place, info->now) &&
@@ -263,7 +264,11 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 		copy_place(place, info);
 	}
 	else
+	{
 		copy_nothing(info);
+		info->now = le_clock_now();
+	}
+	info->start = table->start;
 	LWLockRelease(le_shmem_lock());
 	return led;
 }
@@ -285,26 +290,36 @@ free_at(int *link)
 	table->first_free = index;
 }
 
-/* Belongs to no transaction, and no renewal can bring it back. */
+/*
+ * Belongs to no transaction, and no renewal can bring it back: its time has run
+ * out, or the session that led has ended.
+ */
 static bool
-has_run_out(const LePlace *place, int64 now)
+has_run_out(const LePlace *place, int64 now, bool ask_sessions)
 {
-	return (place->state == LE_PLACE_OPEN ||
-			place->state == LE_PLACE_CLOSED) &&
-		is_confirmed(place->confirm_at) &&
-		now >= (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
+	if ((place->state != LE_PLACE_OPEN && place->state != LE_PLACE_CLOSED) ||
+		!is_confirmed(place->confirm_at))
+		return false;
+	return now >= (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline) ||
+		(ask_sessions && place->kind == LE_KIND_SESSION &&
+		 !le_session_alive_in(place->database, place->epoch));
 }
 
 /*
  * Frees every place that has run out, in all databases.  The lock is held in
- * exclusive mode.
+ * exclusive mode; asking for sessions takes locks of the lock manager inside
+ * it, whose holders never ask for ours.  As every renewal has to wait meanwhile,
+ * that is not done for each bid that finds no room.
  */
 static void
 sweep(void)
 {
 	LePlaceTable *table = le_shmem_places();
 	int64		now = le_clock_now();
+	bool		ask_sessions = now - table->asked_at > ASK_SESSIONS_PAUSE;
 
+	if (ask_sessions)
+		table->asked_at = now;
 	for (int bucket = 0; bucket < table->nbuckets; bucket++)
 	{
 		int		   *link = &table->buckets[bucket];
@@ -313,7 +328,7 @@ sweep(void)
 		{
 			LePlace    *place = le_shmem_place(*link);
 
-			if (has_run_out(place, now))
+			if (has_run_out(place, now, ask_sessions))
 				free_at(link);
 			else
 				link = &place->next;
@@ -362,7 +377,7 @@ le_place_make(const LeKey *key, const LeElection *row, LePlaceState state,
 		place->ttl = row->ttl;
 		place->kind = row->kind;
 		place->pid = row->kind == LE_KIND_SESSION ? MyProcPid : 0;
-		place->confirm_at = state == LE_PLACE_OPEN ?
+		place->confirm_at = state == LE_PLACE_OPEN && le_sync_standbys_defined() ?
 			table->start_lsn : InvalidXLogRecPtr;
 		pg_atomic_write_u64(&place->deadline, deadline);
 		strlcpy(place->owner, row->owner, NAMEDATALEN);
@@ -375,6 +390,12 @@ le_place_make(const LeKey *key, const LeElection *row, LePlaceState state,
 	return place != NULL;
 }
 
+int64
+le_place_forgotten_deadline(int64 start, int64 ttl)
+{
+	return ttl > 0 ? start + ttl : LE_FOREVER;
+}
+
 bool
 le_place_close_lapsed(const LeKey *key, int64 ttl, bool session_ended)
 {
@@ -385,7 +406,8 @@ le_place_close_lapsed(const LeKey *key, int64 ttl, bool session_ended)
 	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
 	place = find(key);
 	if (place == NULL)
-		lapsed = session_ended || le_clock_now() >= table->start + ttl;
+		lapsed = session_ended ||
+			le_clock_now() >= le_place_forgotten_deadline(table->start, ttl);
 	else
 	{
 		lapsed = session_ended || place->state == LE_PLACE_CLOSED ||

@@ -64,6 +64,12 @@ extern bool le_place_make(const LeKey *key, const LeElection *row,
 						  LePlaceState state, int64 deadline);
 
 /*
+ * The deadline of a term that has no place: one TTL after the incarnation's
+ * start, LE_FOREVER for a session term without a TTL.
+ */
+extern int64 le_place_forgotten_deadline(int64 start, int64 ttl);
+
+/*
  * Closes the place of a lapsed term, for a takeover.  False, and nothing is
  * done, if it has not lapsed.  A term without a place has lapsed one TTL
  * after the start, one whose session has ended whatever its deadline.  The

@@ -37,6 +37,7 @@
 #include "rights.h"
 #include "store.h"
 
+#define FENCE_FUNCTION		"leader_fence_check"
 #define FENCE_NAME			"~~leader_fence"
 #define FENCE_NAME_TRUNCATE	"~~leader_fence_truncate"
 
@@ -135,28 +136,36 @@ check_election(Oid state, const char *election)
 }
 
 static char *
-qualified_function(Oid function)
-{
-	return quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
-									  get_func_name(function));
-}
-
-static char *
 qualified_table(Relation rel)
 {
 	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
 									  RelationGetRelationName(rel));
 }
 
-/* leader_fence_check() stands in the schema of the function called. */
+/*
+ * leader_fence_check() stands in the schema of the function called.  The lock
+ * on the table may have been waited for, and the extension be gone since.
+ * Also sets its quoted and qualified name, unless NULL.
+ */
 static Oid
-fence_function(FunctionCallInfo fcinfo)
+fence_function(FunctionCallInfo fcinfo, char **qualified)
 {
 	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
-	List	   *name = list_make2(makeString(get_namespace_name(namespace)),
-								  makeString("leader_fence_check"));
+	char	   *schema = OidIsValid(namespace) ? get_namespace_name(namespace) :
+		NULL;
+	Oid			function = InvalidOid;
 
-	return LookupFuncName(name, 0, NULL, false);
+	if (schema)
+		function = LookupFuncName(list_make2(makeString(schema),
+											 makeString(FENCE_FUNCTION)),
+								  0, NULL, true);
+	if (!OidIsValid(function))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension \"leader_election\" was dropped meanwhile")));
+	if (qualified)
+		*qualified = quote_qualified_identifier(schema, FENCE_FUNCTION);
+	return function;
 }
 
 static void
@@ -198,27 +207,42 @@ install(const Protection *p)
 	SPI_finish();
 }
 
-/* The caller's own table, locked as CREATE TRIGGER will lock it. */
+static void
+require_owner(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	if (!object_ownercheck(RelationRelationId, relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, name);
+}
+
+/*
+ * The caller's own table, locked as CREATE TRIGGER will lock it.  Whose it is
+ * is asked before, as nobody may so much as queue for a lock on another's, and
+ * again after.
+ */
 static Relation
 open_table(FunctionCallInfo fcinfo)
 {
 	Oid			relid;
 	Relation	rel;
 
+	/* To the end of the transaction: the extension must not be dropped. */
+	table_close(le_state_open(le_relations(fcinfo)->state, AccessShareLock),
+				NoLock);
 	le_require_primary();
 	if (PG_ARGISNULL(0))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("relation must not be null")));
 	relid = PG_GETARG_OID(0);
+	require_owner(relid);
 	rel = try_relation_open(relid, ShareRowExclusiveLock);
-	if (rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
-	if (!object_ownercheck(RelationRelationId, relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE,
-					   RelationGetRelationName(rel));
+	require_owner(relid);
 	return rel;
 }
 
@@ -228,8 +252,8 @@ le_leader_protect(PG_FUNCTION_ARGS)
 	Relation	rel = open_table(fcinfo);
 	char	   *election = le_arg_name(fcinfo, 1, "election");
 	char	   *column = PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2));
-	Oid			function = fence_function(fcinfo);
 	Protection	p;
+	Oid			function = fence_function(fcinfo, &p.function);
 
 	check_relation(rel);
 	le_check_trigger_election(election);
@@ -251,7 +275,6 @@ le_leader_protect(PG_FUNCTION_ARGS)
 				 errdetail("Changes are applied by row, and present no token of their own.")));
 
 	p.table = qualified_table(rel);
-	p.function = qualified_function(function);
 	p.arguments = quote_literal_cstr(election);
 	if (p.by_row)
 		p.arguments = psprintf("%s, %s", p.arguments,
@@ -269,7 +292,7 @@ Datum
 le_leader_unprotect(PG_FUNCTION_ARGS)
 {
 	Relation	rel = open_table(fcinfo);
-	Oid			function = fence_function(fcinfo);
+	Oid			function = fence_function(fcinfo, NULL);
 	int			count = count_fences(rel, function);
 	char	   *table = qualified_table(rel);
 	char	  **names = palloc(Max(count, 1) * sizeof(char *));

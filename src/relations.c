@@ -38,6 +38,7 @@ static const Oid history_types[LE_HISTORY_NATTS] = {
 };
 
 static LeRelations known;
+static uint64 invalidations = 0;
 static Oid	known_namespace = InvalidOid;	/* whose relations are known */
 
 static void
@@ -48,6 +49,7 @@ forget_relations(Datum arg, Oid relid)
 		relid == known.epoch ||
 		relid == known.identity || relid == known.offset)
 		known_namespace = InvalidOid;
+	invalidations++;
 }
 
 void
@@ -84,10 +86,24 @@ relation_owner(Oid relid)
 	return owner;
 }
 
+static void
+find_relations(Oid namespace, LeRelations *found)
+{
+	found->state = find_relation(namespace, "leader_election_state");
+	found->metadata = find_relation(namespace, "leader_election_metadata");
+	found->history = find_relation(namespace, "leader_election_history");
+	found->epoch = find_relation(namespace, "leader_election_epoch");
+	found->identity = find_relation(namespace, "leader_election_epoch_identity");
+	found->offset = find_relation(namespace, "leader_election_epoch_offset");
+	found->owner = relation_owner(found->epoch);
+}
+
 const LeRelations *
 le_relations(FunctionCallInfo fcinfo)
 {
 	Oid			namespace;
+	LeRelations found;
+	uint64		before;
 
 	/* A function that is labelled parallel safe may call ours. */
 	PreventCommandIfParallelMode("a function of leader_election");
@@ -99,14 +115,14 @@ le_relations(FunctionCallInfo fcinfo)
 	if (OidIsValid(known_namespace))
 		return &known;
 
-	namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
-	known.state = find_relation(namespace, "leader_election_state");
-	known.metadata = find_relation(namespace, "leader_election_metadata");
-	known.history = find_relation(namespace, "leader_election_history");
-	known.epoch = find_relation(namespace, "leader_election_epoch");
-	known.identity = find_relation(namespace, "leader_election_epoch_identity");
-	known.offset = find_relation(namespace, "leader_election_epoch_offset");
-	known.owner = relation_owner(known.epoch);
+	/* The lookups take in invalidations, and a mixture must not be kept. */
+	do
+	{
+		before = invalidations;
+		namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
+		find_relations(namespace, &found);
+	} while (before != invalidations);
+	known = found;
 	known_namespace = namespace;
 	return &known;
 }

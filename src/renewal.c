@@ -49,14 +49,14 @@ le_renewal_make_place(const LeKey *key, const LeElection *row, LePlaceState stat
  * the term, its time after the restart has run out, or somebody is changing it.
  */
 static bool
-reclaim(const LeKey *key)
+reclaim(const LeKey *key, int64 until)
 {
 	LeLock		lock = le_lock_election(key->rel, key->election);
 	Relation	rel;
 	LeView		view;
 	bool		alive;
 
-	if (le_lock_poll(&lock, RowShareLock, le_clock_now() + RECLAIM_WAIT) != NULL)
+	if (le_lock_poll(&lock, RowShareLock, until) != NULL)
 		return false;
 	rel = le_state_open(key->rel, AccessShareLock);
 	le_view_read(rel, key->election, &view);
@@ -104,7 +104,8 @@ le_renewal_try(const LeKey *key, LePlaceInfo *info)
 {
 	if (renew_place(key, info))
 		return true;
-	return !info->found && reclaim(key) && renew_place(key, info);
+	return !info->found && reclaim(key, le_clock_now() + RECLAIM_WAIT) &&
+		renew_place(key, info);
 }
 
 void
@@ -201,6 +202,17 @@ collect_forgotten(const LeElection *election, void *arg)
 	return true;
 }
 
+/* Renews the lease that a key names, and tells of it. */
+static void
+renew_and_tell(const LeKey *key, LeTell tell, void *arg)
+{
+	LePlaceInfo renewed;
+
+	if (renew_place(key, &renewed))
+		tell(key->election, key->epoch,
+			 le_clock_left(renewed.deadline, renewed.now), arg);
+}
+
 /*
  * Gives the places back that a restart has taken from a holder's leases.  A
  * lease without a place ends at the latest one longest TTL after the start, so
@@ -208,7 +220,7 @@ collect_forgotten(const LeElection *election, void *arg)
  * the same holder and user and met nobody at work.
  */
 static void
-reclaim_all(Oid state, const char *holder)
+reclaim_all(Oid state, const char *holder, LeTell tell, void *arg)
 {
 	static struct
 	{
@@ -223,6 +235,7 @@ reclaim_all(Oid state, const char *holder)
 	Relation	rel;
 	ListCell   *lc;
 	bool		all = true;
+	int64		until = le_clock_now() + RECLAIM_WAIT;
 
 	le_place_look(&nobody, &info);
 	if (info.now - info.start > LE_TTL_MAX ||
@@ -234,7 +247,12 @@ reclaim_all(Oid state, const char *holder)
 	le_store_scan(rel, collect_forgotten, &forgotten);
 	table_close(rel, AccessShareLock);
 	foreach(lc, forgotten.keys)
-		all &= reclaim(lfirst(lc));
+	{
+		if (reclaim(lfirst(lc), until))
+			renew_and_tell(lfirst(lc), tell, arg);
+		else
+			all = false;
+	}
 	if (all)
 	{
 		done.rel = state;
@@ -252,14 +270,14 @@ le_renewal_renew_all(Oid state, const char *holder, LeTell tell, void *arg)
 
 	le_require_primary();
 	le_shmem_attach();
-	reclaim_all(state, holder);
 	while (le_place_next(state, holder, &cursor, &info))
 	{
 		LeKey		key = {state, info.election, info.epoch};
-		LePlaceInfo renewed;
 
-		if (info.kind == LE_KIND_LEASE && le_rights_has(info.owner) &&
-			renew_place(&key, &renewed))
-			tell(info.election, info.epoch, le_clock_left(renewed.deadline, renewed.now), arg);
+		if (info.kind == LE_KIND_LEASE && le_rights_has(info.owner))
+			renew_and_tell(&key, tell, arg);
 	}
+
+	/* This may have to wait; what is live must not lapse over it. */
+	reclaim_all(state, holder, tell, arg);
 }

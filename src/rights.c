@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 
@@ -24,6 +25,13 @@ le_rights_has(const char *owner)
 
 	return OidIsValid(role) ? has_privs_of_role(GetUserId(), role) :
 		superuser();
+}
+
+bool
+le_rights_may_see(const char *owner)
+{
+	return le_rights_has(owner) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
 void

@@ -11,7 +11,10 @@
 /* May the current user act for an election of that owner? */
 extern bool le_rights_has(const char *owner);
 
-/* Error 42501 if not. */
+/* May it see more of that election than its name? */
+extern bool le_rights_may_see(const char *owner);
+
+/* Error 42501 if it has not. */
 extern void le_rights_require(const char *owner, const char *election);
 
 /* Error 42501 if the current user may not create elections. */

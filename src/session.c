@@ -48,13 +48,19 @@ typedef struct SessionTerm
 static List *terms = NIL;		/* of SessionTerm, in TopMemoryContext */
 
 static LOCKTAG
-term_tag(const LeKey *key)
+make_tag(Oid database, int64 epoch)
 {
 	LOCKTAG		tag;
 
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (key->epoch >> 32),
-						 (uint32) key->epoch, ADVISORY_FIELD4);
+	SET_LOCKTAG_ADVISORY(tag, database, (uint32) (epoch >> 32),
+						 (uint32) epoch, ADVISORY_FIELD4);
 	return tag;
+}
+
+static LOCKTAG
+term_tag(const LeKey *key)
+{
+	return make_tag(MyDatabaseId, key->epoch);
 }
 
 static bool
@@ -63,13 +69,6 @@ holds(const LeKey *key)
 	LOCKTAG		tag = term_tag(key);
 
 	return le_lock_held_by_me(&tag, ExclusiveLock);
-}
-
-static bool
-same_term(const LeKey *a, const LeKey *b)
-{
-	return a->epoch == b->epoch && a->rel == b->rel &&
-		strcmp(a->election, b->election) == 0;
 }
 
 /* The term in the list, held or not; NULL if it is not there. */
@@ -82,7 +81,7 @@ find_term(const LeKey *key)
 	{
 		SessionTerm *term = lfirst(lc);
 
-		if (same_term(&term->key, key))
+		if (le_key_equal(&term->key, key))
 			return term;
 	}
 	return NULL;
@@ -186,9 +185,16 @@ le_session_mine_alone(const LeKey *key)
 bool
 le_session_alive(const LeKey *key)
 {
-	LOCKTAG		tag = term_tag(key);
+	return le_session_alive_in(MyDatabaseId, key->epoch);
+}
 
-	if (le_session_mine(key))
+bool
+le_session_alive_in(Oid database, int64 epoch)
+{
+	LOCKTAG		tag = make_tag(database, epoch);
+
+	/* Our own lock would not keep us from getting another. */
+	if (le_lock_held_by_me(&tag, ExclusiveLock))
 		return true;
 	if (LockAcquire(&tag, ShareLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
 		return true;

@@ -31,6 +31,9 @@ extern bool le_session_mine(const LeKey *key);
 /* Does any session hold it?  Takes a lock for a moment. */
 extern bool le_session_alive(const LeKey *key);
 
+/* The same for a term of any database. */
+extern bool le_session_alive_in(Oid database, int64 epoch);
+
 /* The epoch of the newest term of an election that this session holds, or 0. */
 extern int64 le_session_epoch(Oid rel, const char *election);
 

@@ -15,22 +15,25 @@
  */
 #include "postgres.h"
 
-#include <ctype.h>
+#include "parser/scansup.h"
 
 #include "compat.h"
 #include "leader_election.h"
 #include "setting.h"
 
-typedef struct Token
+/* More have to be presented by leader_fence(). */
+#define MAX_TOKENS	1000
+
+typedef struct SettingToken
 {
 	int64		epoch;
 	char		election[LE_NAME_MAX + 1];
-} Token;
+} SettingToken;
 
 typedef struct Tokens
 {
 	int			count;
-	Token		tokens[FLEXIBLE_ARRAY_MEMBER];
+	SettingToken tokens[FLEXIBLE_ARRAY_MEMBER];
 } Tokens;
 
 static const Tokens *current = NULL;
@@ -38,7 +41,7 @@ static const Tokens *current = NULL;
 static const char *
 skip_spaces(const char *p)
 {
-	while (isspace((unsigned char) *p))
+	while (scanner_isspace(*p))
 		p++;
 	return p;
 }
@@ -61,7 +64,7 @@ parse_name(const char *p, char *name)
 			p++;
 		}
 		else if (!quoted && (*p == '=' || *p == ',' || *p == '"' ||
-							 isspace((unsigned char) *p)))
+							 scanner_isspace(*p)))
 			break;
 		if (*p == '\0' || len == LE_NAME_MAX)
 			return NULL;
@@ -78,7 +81,7 @@ parse_epoch(const char *p, int64 *epoch)
 	const char *start = p;
 
 	*epoch = 0;
-	for (; isdigit((unsigned char) *p); p++)
+	for (; *p >= '0' && *p <= '9'; p++)
 	{
 		*epoch = *epoch * 10 + (*p - '0');
 		if (*epoch >= LE_EPOCH_LIMIT)
@@ -89,7 +92,7 @@ parse_epoch(const char *p, int64 *epoch)
 
 /* Reads one item; returns the comma or the end behind it, NULL if malformed. */
 static const char *
-parse_item(const char *p, Token *token)
+parse_item(const char *p, SettingToken *token)
 {
 	p = parse_name(skip_spaces(p), token->election);
 	if (p == NULL)
@@ -121,7 +124,7 @@ parse_tokens(const char *p, Tokens *tokens)
 {
 	for (;;)
 	{
-		Token	   *token = &tokens->tokens[tokens->count];
+		SettingToken *token = &tokens->tokens[tokens->count];
 
 		p = parse_item(p, token);
 		if (p == NULL || find_epoch(tokens, token->election) != 0)
@@ -146,7 +149,13 @@ le_setting_check(char **newval, void **extra, GucSource source)
 
 	for (const char *p = text; *p; p++)
 		room += *p == ',';
-	tokens = le_guc_malloc(offsetof(Tokens, tokens) + room * sizeof(Token));
+	if (room > MAX_TOKENS)
+	{
+		GUC_check_errdetail("At most %d fencing tokens can be presented.",
+							MAX_TOKENS);
+		return false;
+	}
+	tokens = le_guc_malloc(offsetof(Tokens, tokens) + room * sizeof(SettingToken));
 	if (tokens == NULL)
 		return false;
 	tokens->count = 0;

@@ -9,7 +9,7 @@
  * the table as a pinned dynamic segment; the handle is published last, so an
  * error before leaves nothing behind but the anchor.
  *
- * The anchor begins with a magic number and the version of the layout: after
+ * The anchor begins with a magic number and a number for the layout: after
  * the library was replaced on disk, old and new backends live side by side
  * until the last old one ends, and must not misread each other's memory.
  *
@@ -37,6 +37,14 @@
 #define PLACES_NAME			"leader_election places"
 #define ANCHOR_MAGIC		0x4c454144
 #define LAYOUT_VERSION		1
+#define ANCHOR_SIZE			4096
+#define NFLOORS				128
+
+typedef struct Floor
+{
+	Oid			database;		/* InvalidOid if free, and in the last one */
+	pg_atomic_uint64 epoch;
+} Floor;
 
 typedef struct Anchor
 {
@@ -46,9 +54,16 @@ typedef struct Anchor
 	dsm_handle	handle;			/* of the table, unless it was preloaded */
 	LWLock		anchor_lock;
 	LWLock		places_lock;
-	pg_atomic_uint64 floor;
+	Floor		floors[NFLOORS];	/* found and taken under anchor_lock */
 	ConditionVariable ended;
 } Anchor;
+
+StaticAssertDecl(sizeof(Anchor) <= ANCHOR_SIZE, "anchor is too large");
+
+/* Whoever changes what lies in memory without another size, counts up. */
+#define LAYOUT \
+	(LAYOUT_VERSION * 1000003 + sizeof(LePlace) * 1009 + \
+	 sizeof(LePlaceTable) * 101 + sizeof(Anchor))
 
 static Anchor *anchor = NULL;
 static LePlaceTable *places = NULL;
@@ -90,9 +105,13 @@ init_anchor(void *ptr)
 	a->handle = DSM_HANDLE_INVALID;
 	LWLockInitialize(&a->anchor_lock, a->tranche);
 	LWLockInitialize(&a->places_lock, a->tranche);
-	pg_atomic_init_u64(&a->floor, 0);
+	for (int i = 0; i < NFLOORS; i++)
+	{
+		a->floors[i].database = InvalidOid;
+		pg_atomic_init_u64(&a->floors[i].epoch, 0);
+	}
 	ConditionVariableInit(&a->ended);
-	a->layout = LAYOUT_VERSION;
+	a->layout = LAYOUT;
 	a->magic = ANCHOR_MAGIC;
 }
 
@@ -103,6 +122,7 @@ init_table(LePlaceTable *table, int nplaces)
 	table->nbuckets = bucket_count(nplaces);
 	table->first_free = -1;
 	table->used = 0;
+	table->asked_at = 0;
 	table->start = 0;
 	table->start_lsn = InvalidXLogRecPtr;
 	table->timeline = 0;
@@ -122,7 +142,7 @@ request_shmem(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
-	RequestAddinShmemSpace(add_size(sizeof(Anchor), table_size(le_max_leases)));
+	RequestAddinShmemSpace(add_size(ANCHOR_SIZE, table_size(le_max_leases)));
 }
 
 static void
@@ -135,7 +155,7 @@ startup_shmem(void)
 		prev_shmem_startup_hook();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	anchor = ShmemInitStruct(ANCHOR_NAME, sizeof(Anchor), &found);
+	anchor = ShmemInitStruct(ANCHOR_NAME, ANCHOR_SIZE, &found);
 	if (!found)
 		init_anchor(anchor);
 	table = ShmemInitStruct(PLACES_NAME, table_size(le_max_leases), &found);
@@ -154,15 +174,15 @@ find_anchor(void)
 	Anchor	   *a;
 
 #ifdef LE_HAVE_DSM_REGISTRY
-	a = GetNamedDSMSegment(ANCHOR_NAME, sizeof(Anchor), init_anchor, &found);
+	a = GetNamedDSMSegment(ANCHOR_NAME, ANCHOR_SIZE, init_anchor, &found);
 #else
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	a = ShmemInitStruct(ANCHOR_NAME, sizeof(Anchor), &found);
+	a = ShmemInitStruct(ANCHOR_NAME, ANCHOR_SIZE, &found);
 	if (!found)
 		init_anchor(a);
 	LWLockRelease(AddinShmemInitLock);
 #endif
-	if (a->magic != ANCHOR_MAGIC || a->layout != LAYOUT_VERSION)
+	if (a->magic != ANCHOR_MAGIC || a->layout != LAYOUT)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("another build of leader_election is in use on this server"),
@@ -244,7 +264,24 @@ le_shmem_lock(void)
 pg_atomic_uint64 *
 le_shmem_floor(void)
 {
-	return &anchor->floor;
+	static Floor *mine = NULL;
+	int			i;
+
+	if (mine != NULL)
+		return &mine->epoch;
+	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
+	for (i = 0; i < NFLOORS - 1; i++)
+	{
+		if (anchor->floors[i].database == MyDatabaseId ||
+			anchor->floors[i].database == InvalidOid)
+		{
+			anchor->floors[i].database = MyDatabaseId;
+			break;
+		}
+	}
+	mine = &anchor->floors[i];
+	LWLockRelease(&anchor->anchor_lock);
+	return &mine->epoch;
 }
 
 ConditionVariable *

@@ -52,6 +52,7 @@ typedef struct LePlaceTable
 	int			nbuckets;		/* a power of two */
 	int			first_free;		/* or -1 */
 	int			used;			/* places from here on were never used */
+	int64		asked_at;		/* when sessions were last asked for, see place.c */
 	/* The incarnation: when leases were first asked for on this server. */
 	int64		start;			/* 0 before that */
 	XLogRecPtr	start_lsn;
@@ -72,7 +73,10 @@ extern LePlaceTable *le_shmem_places(void);
 extern LePlace *le_shmem_place(int index);
 extern LWLock *le_shmem_lock(void);
 
-/* The highest epoch that was drawn since the server started. */
+/*
+ * The highest epoch that was drawn in this database since the server started.
+ * Databases beyond the first so many share one.
+ */
 extern pg_atomic_uint64 *le_shmem_floor(void);
 
 /* Wakes those who wait for the end of a term. */

@@ -21,6 +21,7 @@
 #include "guc.h"
 #include "renewal.h"
 #include "session.h"
+#include "wait.h"
 
 PG_FUNCTION_INFO_V1(le_leader_acquire);
 PG_FUNCTION_INFO_V1(le_leader_acquire_session);
@@ -75,8 +76,7 @@ acquire(FunctionCallInfo fcinfo, char kind)
 	if (wait == 0)
 		le_election_acquire(relations, &bid, &answer);
 	else
-		le_election_acquire_wait(relations, &bid, le_clock_now() + wait,
-								 &answer);
+		le_wait_acquire(relations, &bid, le_clock_now() + wait, &answer);
 	if (answer.granted && !told_by_commit(fcinfo))
 		le_epoch_flush();
 	return le_answer_datum(fcinfo, &answer);

@@ -13,10 +13,7 @@
 
 #include "access/table.h"
 #include "access/xlog.h"
-#include "catalog/pg_authid.h"
 #include "funcapi.h"
-#include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -149,8 +146,7 @@ put_status(const LeElection *election, void *arg)
 	memset(status->nulls, true, sizeof(status->nulls));
 	set_text(status, STATUS_ELECTION, election->election);
 	view.row = *election;
-	if (le_rights_has(election->owner) ||
-		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
+	if (le_rights_may_see(election->owner))
 		set_all(status, &view);
 	tuplestore_putvalues(status->info->setResult, status->info->setDesc,
 						 status->values, status->nulls);

@@ -47,11 +47,19 @@ typedef struct Token
 {
 	LeKey		key;
 	bool		presented;		/* by leader_fence */
+	bool		validated;		/* under the lock, at or after pre-commit */
 	int			level;			/* GetCurrentTransactionNestLevel() */
 } Token;
 
 static List *tokens = NIL;		/* of Token, oldest first */
-static bool validated = false;	/* has pre-commit gone by? */
+static bool committing = false;	/* has pre-commit begun? */
+
+/* May the current epoch be told to the one who gets the error? */
+static bool
+may_see(const LeElection *row)
+{
+	return !row->exists || le_rights_may_see(row->owner);
+}
 
 static void
 stale_epoch(const LeKey *key, const LeElection *row)
@@ -59,6 +67,8 @@ stale_epoch(const LeKey *key, const LeElection *row)
 	ereport(ERROR,
 			(errcode(ERRCODE_LE_STALE_EPOCH),
 			 errmsg("stale epoch for election \"%s\"", key->election),
+			 !may_see(row) ?
+			 errdetail("Presented epoch %lld.", (long long) key->epoch) :
 			 row->held ?
 			 errdetail("Presented epoch %lld, current epoch %lld.",
 					   (long long) key->epoch, (long long) row->epoch) :
@@ -73,11 +83,13 @@ unissued_epoch(const LeKey *key, const LeElection *row)
 	ereport(ERROR,
 			(errcode(ERRCODE_LE_UNISSUED_EPOCH),
 			 errmsg("epoch was never issued for election \"%s\"", key->election),
-			 row->exists ?
+			 !row->exists ?
+			 errdetail("Presented epoch %lld, but the election does not exist.",
+					   (long long) key->epoch) :
+			 may_see(row) ?
 			 errdetail("Presented epoch %lld, highest epoch issued %lld.",
 					   (long long) key->epoch, (long long) row->epoch) :
-			 errdetail("Presented epoch %lld, but the election does not exist.",
-					   (long long) key->epoch),
+			 errdetail("Presented epoch %lld.", (long long) key->epoch),
 			 errhint("Present the epoch that leader_acquire() returned for this election.")));
 }
 
@@ -137,6 +149,9 @@ le_token_missing(Oid rel, const char *election, const char *table)
 			(errcode(ERRCODE_LE_NO_TOKEN),
 			 errmsg("no fencing token was presented for election \"%s\"",
 					election),
+			 !may_see(&row) ?
+			 errdetail("Table \"%s\" is protected; presented epoch none.",
+					   table) :
 			 row.held ?
 			 errdetail("Table \"%s\" is protected; presented epoch none, current epoch %lld.",
 					   table, (long long) row.epoch) :
@@ -179,23 +194,33 @@ is_remembered(const LeKey *key, bool presented)
 	{
 		Token	   *token = lfirst(lc);
 
-		if (token->key.epoch == key->epoch && token->key.rel == key->rel &&
-			(token->presented || !presented) &&
-			strcmp(token->key.election, key->election) == 0)
+		if ((token->presented || !presented) &&
+			le_key_equal(&token->key, key))
 			return true;
 	}
 	return false;
 }
 
+/*
+ * What is used after pre-commit has begun, by another extension's callback,
+ * is validated on the spot.
+ */
 static void
 remember(const LeKey *key, bool presented)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-	Token	   *token = palloc(sizeof(Token));
+	MemoryContext old;
+	Token	   *token;
 
+	if (committing)
+		validate(key, true, validation_deadline());
+	if (tokens == NIL)
+		le_callbacks_first();
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	token = palloc(sizeof(Token));
 	token->key = *key;
 	token->key.election = pstrdup(key->election);
 	token->presented = presented;
+	token->validated = committing;
 	token->level = GetCurrentTransactionNestLevel();
 	tokens = lappend(tokens, token);
 	MemoryContextSwitchTo(old);
@@ -216,8 +241,6 @@ le_token_use(const LeKey *key)
 		read_row(key, &row);
 		require_current(key, &row);
 	}
-	if (validated)
-		validate(key, true, validation_deadline());
 	remember(key, false);
 }
 
@@ -229,10 +252,11 @@ le_token_present(const LeKey *key)
 
 	le_require_primary();
 	if (leads_alone(key))
-	{
 		le_place_look(key, &place);
+	else
+		place.found = false;
+	if (place.found)
 		le_rights_require(place.owner, key->election);
-	}
 	else
 	{
 		read_row(key, &row);
@@ -240,8 +264,6 @@ le_token_present(const LeKey *key)
 			le_rights_require(row.owner, key->election);
 		require_current(key, &row);
 	}
-	if (validated)
-		validate(key, true, validation_deadline());
 	if (!is_remembered(key, true))
 		remember(key, true);
 }
@@ -283,6 +305,19 @@ compare_tokens(const ListCell *a, const ListCell *b)
 	return oa < ob ? -1 : oa > ob ? 1 : 0;
 }
 
+static bool
+all_validated(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, tokens)
+	{
+		if (!((Token *) lfirst(lc))->validated)
+			return false;
+	}
+	return true;
+}
+
 void
 le_token_pre_commit(void)
 {
@@ -290,7 +325,8 @@ le_token_pre_commit(void)
 	bool		one_lock;
 	ListCell   *lc;
 
-	if (tokens == NIL)
+	committing = true;
+	if (all_validated())
 		return;
 	until = validation_deadline();
 	one_lock = list_length(tokens) > MAX_SINGLE_LOCKS;
@@ -305,9 +341,18 @@ le_token_pre_commit(void)
 		list_sort(tokens, compare_tokens);
 	foreach(lc, tokens)
 	{
-		validate(&((Token *) lfirst(lc))->key, !one_lock, until);
+		Token	   *token = lfirst(lc);
+
+		if (!token->validated)
+			validate(&token->key, !one_lock, until);
+		token->validated = true;
 	}
-	validated = true;
+}
+
+bool
+le_token_committing(void)
+{
+	return committing;
 }
 
 void
@@ -316,7 +361,7 @@ le_token_forget(void)
 	if (tokens != NIL)
 		le_generation++;
 	tokens = NIL;
-	validated = false;
+	committing = false;
 }
 
 void

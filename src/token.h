@@ -34,7 +34,10 @@ extern int64 le_token_presented(Oid rel, const char *election);
 /* Does the transaction depend on any token? */
 extern bool le_token_any(void);
 
-/* Called by the transaction callbacks. */
+/* Has the pre-commit of the transaction begun? */
+extern bool le_token_committing(void);
+
+/* Called by the transaction callbacks, pre_commit perhaps more than once. */
 extern void le_token_pre_commit(void);
 extern void le_token_forget(void);
 extern void le_token_subxact_commit(void);

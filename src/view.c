@@ -19,13 +19,6 @@
 #include "session.h"
 #include "view.h"
 
-/* A session term without a TTL lasts as long as its session. */
-static int64
-forgotten_deadline(const LePlaceInfo *place, int64 ttl)
-{
-	return ttl > 0 ? place->start + ttl : LE_FOREVER;
-}
-
 typedef void (*Look) (const LeKey *key, LePlaceInfo *info);
 
 static void
@@ -47,7 +40,8 @@ judge(Oid rel, LeView *view, Look look)
 	look(&key, &place);
 	view->now = place.now;
 	view->forgotten = !place.found;
-	view->deadline = place.found ? place.deadline : forgotten_deadline(&place, view->row.ttl);
+	view->deadline = place.found ? place.deadline : 
+		le_place_forgotten_deadline(place.start, view->row.ttl);
 	settled = !place.found || place.state == LE_PLACE_OPEN;
 	view->unconfirmed = settled && !place.confirmed;
 	view->pid = place.found ? place.pid : 0;

@@ -23,11 +23,10 @@ use Time::HiRes qw(clock_gettime usleep CLOCK_MONOTONIC);
 our @EXPORT = qw(
   new_node new_standby connect_to backend_pid
   row value column sqlstate
-  acquire renew is_leader elapsed now
+  acquire await_sync_commits renew is_leader elapsed now
   start_query finish_query query_done
   poll_until wait_for_state crash rewrite_conf
-  spawn_worker
-);
+  spawn_worker);
 
 # new_node(name, conf => "...", streaming => 1, preload => 1): a running server
 # with the extension.
@@ -230,6 +229,37 @@ sub wait_for_state
 			defined $seen && $seen =~ $pattern;
 		},
 		"process $pid to be $pattern");
+}
+
+# Waits until commits wait for synchronous standbys.  The setting alone does not
+# tell: commits begin to wait when the checkpointer has taken notice of it.
+sub await_sync_commits
+{
+	my ($node) = @_;
+	my ($observer, $probe) = (connect_to($node), connect_to($node));
+
+	poll_until(
+		sub {
+			my $waits = 0;
+
+			start_query($probe, q{SELECT pg_logical_emit_message(true, 'probe', '')});
+			poll_until(
+				sub {
+					$waits = value($observer,
+						q{SELECT coalesce(wait_event = 'SyncRep', false)
+							FROM pg_stat_activity WHERE pid = ?},
+						backend_pid($probe));
+					$waits || query_done($probe);
+				},
+				'a commit');
+			value($observer, 'SELECT pg_cancel_backend(?)', backend_pid($probe))
+			  if $waits;
+			finish_query($probe);
+			$waits;
+		},
+		'commits to wait for a standby');
+	$_->disconnect for $observer, $probe;
+	return;
 }
 
 # Crashes a server so that what it had not written to its log is lost: nobody

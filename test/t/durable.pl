@@ -238,6 +238,7 @@ $primary->adjust_conf('postgresql.conf',
 # A wait for a standby that is cut short.  Whoever grants the term, the client
 # must not see a success, and nobody may be leader by it.
 set_standbys('ghost');
+await_sync_commits($primary);
 
 my %cut = (
 	'cancelled' => { cut => 'pg_cancel_backend' },
@@ -288,6 +289,12 @@ sub check_unconfirmed
 		is($seen->{epoch}, $epoch{$case}, "$case: its epoch $when");
 		ok(!is_leader(renew($dbh, $case, $epoch{$case})),
 			"P7: $case: cannot be renewed $when");
+		$dbh->do('SET synchronous_commit = off');
+		ok(!is_leader(renew($dbh, $case, $epoch{$case})),
+			"P7: $case: nor by a session that does not wait for standbys, $when");
+		is( value($dbh, 'SELECT state FROM leader_status WHERE election = ?', $case),
+			'unconfirmed', "P7: $case: it sees the same $when");
+		$dbh->do('RESET synchronous_commit');
 		ok(!value($dbh, 'SELECT leader_check(?, ?)', $case, $epoch{$case}),
 			"P7: $case: leader_check is false $when");
 

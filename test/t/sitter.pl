@@ -224,11 +224,16 @@ foreach my $sitter (@sitters)
 }
 
 # A commit that waits for a standby is not ended, for as long as it may take.
-$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
+# Without notifications, whose lock the first commit would keep from the other.
+$node->append_conf('postgresql.conf', <<EOC);
+synchronous_standby_names = 'nobody'
+leader_election.notify = off
+EOC
 $node->reload;
 poll_until(
 	sub { value($dbh, 'SHOW synchronous_standby_names') eq 'nobody' },
 	'the new configuration');
+await_sync_commits($node);
 
 my $releasing = connect_to($node);
 my $acquiring = connect_to($node);
