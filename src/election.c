@@ -80,7 +80,7 @@ check_grantable(const LeRelations *relations, Relation rel, const LeBid *bid,
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("too many elections in this database"),
-					 errhint("Drop elections that are not needed, or raise leader_election.max_elections.")));
+					 errhint("Raise leader_election.max_elections, or use the names that exist.")));
 	}
 	if (le_require_sync_standby && !le_sync_standbys_defined())
 		ereport(ERROR,

@@ -335,7 +335,13 @@ le_token_pre_commit(void)
 		const LeKey *key = &((Token *) linitial(tokens))->key;
 		LeLock		lock = le_lock_database(key->rel);
 
-		poll_lock(&lock, ShareLock, until, key);
+		if (le_lock_poll(&lock, ShareLock, until) != NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("could not validate the fencing tokens of this transaction"),
+					 errdetail("It depends on more than %d elections, and another transaction is changing some election of this database.",
+							   MAX_SINGLE_LOCKS),
+					 errhint("Run the transaction again if this process is still the leader.")));
 	}
 	else
 		list_sort(tokens, compare_tokens);
