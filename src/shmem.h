@@ -52,7 +52,8 @@ typedef struct LePlaceTable
 	int			nbuckets;		/* a power of two */
 	int			first_free;		/* or -1 */
 	int			used;			/* places from here on were never used */
-	int64		asked_at;		/* when sessions were last asked for, see place.c */
+	int64		asked_at;		/* when sessions were last asked for, see
+								 * place.c */
 	/* The incarnation: when leases were first asked for on this server. */
 	int64		start;			/* 0 before that */
 	XLogRecPtr	start_lsn;

@@ -52,7 +52,7 @@ typedef struct Token
 } Token;
 
 static List *tokens = NIL;		/* of Token, oldest first */
-static bool committing = false;	/* has pre-commit begun? */
+static bool committing = false; /* has pre-commit begun? */
 
 /* May the current epoch be told to the one who gets the error? */
 static bool

@@ -40,7 +40,7 @@ judge(Oid rel, LeView *view, Look look)
 	look(&key, &place);
 	view->now = place.now;
 	view->forgotten = !place.found;
-	view->deadline = place.found ? place.deadline : 
+	view->deadline = place.found ? place.deadline :
 		le_place_forgotten_deadline(place.start, view->row.ttl);
 	settled = !place.found || place.state == LE_PLACE_OPEN;
 	view->unconfirmed = settled && !place.confirmed;

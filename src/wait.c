@@ -45,7 +45,7 @@ require_client(void)
 
 void
 le_wait_acquire(const LeRelations *relations, const LeBid *bid,
-						 int64 until, LeAnswer *answer)
+				int64 until, LeAnswer *answer)
 {
 	static uint32 wait_event = 0;
 	LeRelations ours = *relations;
