@@ -37,6 +37,7 @@ OBJS = \
 	src/setting.o \
 	src/shmem.o \
 	src/sqlfuncs.o \
+	src/standby.o \
 	src/status.o \
 	src/store.o \
 	src/token.o \

@@ -46,6 +46,7 @@
 #include "place.h"
 #include "session.h"
 #include "shmem.h"
+#include "standby.h"
 
 #define NOTIFY_CHANNEL		"leader_election"
 
@@ -273,8 +274,7 @@ le_change_pre_commit(void)
 static bool
 commit_unacknowledged(void)
 {
-	return le_sync_standbys_defined() &&
-		le_place_acknowledged() < XactLastCommitEnd;
+	return !le_standby_has(XactLastCommitEnd);
 }
 
 /*

@@ -3,7 +3,8 @@
  * compat.h
  *	  The differences between the supported majors of PostgreSQL.
  *
- * One block for each change of an API, headed by the major that made it.
+ * One block for each change of an API, headed by the major that made it.  Who
+ * uses a macro includes what the server's function of it needs.
  * No other file asks for a version.
  *
  *-------------------------------------------------------------------------
@@ -11,17 +12,7 @@
 #ifndef LE_COMPAT_H
 #define LE_COMPAT_H
 
-#include "access/genam.h"
 #include "access/tableam.h"
-#include "executor/executor.h"
-#include "nodes/execnodes.h"
-#include "replication/syncrep.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
-#include "storage/lock.h"
-#include "storage/procarray.h"
-#include "storage/sinvaladt.h"
-#include "utils/rel.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
@@ -77,8 +68,10 @@ typedef bool LeUpdateIndexes;
 
 /* 17: virtual transaction ids name a ProcNumber instead of a backend id */
 #if PG_VERSION_NUM >= 170000
+#include "storage/procarray.h"
 #define le_vxid_proc(vxid)		ProcNumberGetProc((vxid).procNumber)
 #else
+#include "storage/sinvaladt.h"
 #define le_vxid_proc(vxid)		BackendIdGetProc((vxid).backendId)
 #endif
 
@@ -105,24 +98,5 @@ typedef bool LeUpdateIndexes;
  * of GSSAPI that do not come with the server's own.
  */
 extern bool pq_check_connection(void);
-
-/*
- * Are there synchronous standbys to wait for?  This is about the server, and so
- * does not ask synchronous_commit, which is the session's.  Minor releases
- * differ in how the answer is kept.
- */
-static inline bool
-le_sync_standbys_defined(void)
-{
-	if (max_wal_senders == 0)
-		return false;
-#ifdef SYNC_STANDBY_DEFINED
-	if (WalSndCtl->sync_standbys_status & SYNC_STANDBY_INIT)
-		return (WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0;
-	return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
-#else
-	return WalSndCtl->sync_standbys_defined;
-#endif
-}
 
 #endif							/* LE_COMPAT_H */

@@ -32,6 +32,7 @@
 #include "renewal.h"
 #include "rights.h"
 #include "session.h"
+#include "standby.h"
 
 /* Counts rows for max_elections; see too_many_elections. */
 static bool
@@ -82,7 +83,7 @@ check_grantable(const LeRelations *relations, Relation rel, const LeBid *bid,
 					 errmsg("too many elections in this database"),
 					 errhint("Raise leader_election.max_elections, or use the names that exist.")));
 	}
-	if (le_require_sync_standby && !le_sync_standbys_defined())
+	if (le_require_sync_standby && !le_standby_defined())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("no leadership is granted without a synchronous standby"),

@@ -36,6 +36,7 @@
 #include "compat.h"
 #include "place.h"
 #include "session.h"
+#include "standby.h"
 
 /* Between two times of asking whether sessions that led still do */
 #define ASK_SESSIONS_PAUSE	(100 * LE_MS)
@@ -119,34 +120,13 @@ lock_shared(void)
 	return table;
 }
 
-XLogRecPtr
-le_place_acknowledged(void)
-{
-	XLogRecPtr	position;
-
-	LWLockAcquire(SyncRepLock, LW_SHARED);
-	position = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH];
-	LWLockRelease(SyncRepLock);
-	return position;
-}
-
-/*
- * Have the synchronous standbys, if there are any, what is needed?  This is
- * derived at each look, so nobody has to be told when a standby catches up.
- */
-static bool
-is_confirmed(XLogRecPtr needed)
-{
-	return XLogRecPtrIsInvalid(needed) || !le_sync_standbys_defined() ||
-		le_place_acknowledged() >= needed;
-}
-
 static void
 copy_place(const LePlace *place, LePlaceInfo *info)
 {
 	info->found = true;
 	info->state = place->state;
-	info->confirmed = is_confirmed(place->confirm_at);
+	/* Derived at each look: nobody has to be told when a standby catches up. */
+	info->confirmed = le_standby_has(place->confirm_at);
 	info->kind = place->kind;
 	info->pid = place->pid;
 	info->epoch = place->epoch;
@@ -168,7 +148,7 @@ copy_nothing(LePlaceInfo *info)
 
 	memset(info, 0, sizeof(LePlaceInfo));
 	info->state = LE_PLACE_FREE;
-	info->confirmed = is_confirmed(has_begun(table) ? table->start_lsn :
+	info->confirmed = le_standby_has(has_begun(table) ? table->start_lsn :
 								   GetXLogInsertRecPtr());
 }
 
@@ -208,7 +188,7 @@ is_live(const LePlace *place, int64 now)
 {
 	return place->state == LE_PLACE_OPEN &&
 		now < (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline) &&
-		is_confirmed(place->confirm_at);
+		le_standby_has(place->confirm_at);
 }
 
 bool
@@ -298,7 +278,7 @@ static bool
 has_run_out(const LePlace *place, int64 now, bool ask_sessions)
 {
 	if ((place->state != LE_PLACE_OPEN && place->state != LE_PLACE_CLOSED) ||
-		!is_confirmed(place->confirm_at))
+		!le_standby_has(place->confirm_at))
 		return false;
 	return now >= (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline) ||
 		(ask_sessions && place->kind == LE_KIND_SESSION &&
@@ -377,7 +357,7 @@ le_place_make(const LeKey *key, const LeElection *row, LePlaceState state,
 		place->ttl = row->ttl;
 		place->kind = row->kind;
 		place->pid = row->kind == LE_KIND_SESSION ? MyProcPid : 0;
-		place->confirm_at = state == LE_PLACE_OPEN && le_sync_standbys_defined() ?
+		place->confirm_at = state == LE_PLACE_OPEN && le_standby_defined() ?
 			table->start_lsn : InvalidXLogRecPtr;
 		pg_atomic_write_u64(&place->deadline, deadline);
 		strlcpy(place->owner, row->owner, NAMEDATALEN);

@@ -84,9 +84,6 @@ extern void le_place_closing(const LeKey *key);
 extern void le_place_reopen(const LeKey *key);
 extern void le_place_free(const LeKey *key);
 
-/* The acknowledged position of the synchronous standbys. */
-extern XLogRecPtr le_place_acknowledged(void);
-
 /*
  * Copies the places of one holder in turn: start with *cursor = 0; false
  * after the last.

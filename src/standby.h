@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ *
+ * standby.h
+ *	  What the synchronous standbys have.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LE_STANDBY_H
+#define LE_STANDBY_H
+
+#include "access/xlogdefs.h"
+
+/* Does the server wait for synchronous standbys? */
+extern bool le_standby_defined(void);
+
+/*
+ * Have they, if there are any, flushed everything up to that position?  True
+ * for an invalid one, which nothing is needed for.
+ */
+extern bool le_standby_has(XLogRecPtr position);
+
+#endif							/* LE_STANDBY_H */
