@@ -36,6 +36,7 @@ OBJS = \
 	src/session.o \
 	src/setting.o \
 	src/shmem.o \
+	src/sitter.o \
 	src/sqlfuncs.o \
 	src/standby.o \
 	src/status.o \

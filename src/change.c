@@ -16,15 +16,12 @@
  * callbacks for commit and abort run; those allocate nothing.
  *
  * A transaction that changes an election keeps everybody else from it, so it
- * may not sit there: a timer ends the backend, busy or idle, at the earliest
- * of its changes' time limits.  The server stops all timers at each error, so
- * it is set anew when a subtransaction aborts.
+ * may not sit there: the backend is ended at the earliest of its changes' time
+ * limits.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
-
-#include <signal.h>
 
 #include "access/xlog.h"
 #include "commands/async.h"
@@ -37,7 +34,6 @@
 #include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
-#include "utils/timeout.h"
 
 #include "change.h"
 #include "clock.h"
@@ -46,6 +42,7 @@
 #include "place.h"
 #include "session.h"
 #include "shmem.h"
+#include "sitter.h"
 #include "standby.h"
 
 #define NOTIFY_CHANNEL		"leader_election"
@@ -81,46 +78,19 @@ le_change_init(void)
 	RegisterResourceReleaseCallback(after_locks, NULL);
 }
 
-/*
- * Ends this backend as an administrator would.  A signal to ourselves is what
- * works in every state, waiting for the client included.
- */
+/* Sets the time limit to the earliest one, or none if nothing was changed. */
 static void
-end_sitter(void)
-{
-	kill(MyProcPid, SIGTERM);
-}
-
-static bool timer_registered = false;
-static TimeoutId timer;
-
-static void
-stop_timer(void)
-{
-	if (timer_registered)
-		disable_timeout(timer, false);
-}
-
-/* Sets the timer to the earliest limit, or stops it if there is none. */
-static void
-set_timer(void)
+set_limit(void)
 {
 	int64		until = PG_INT64_MAX;
 	ListCell   *lc;
 
-	if (changes == NIL)
-	{
-		stop_timer();
-		return;
-	}
 	foreach(lc, changes)
 		until = Min(until, ((Change *) lfirst(lc))->until);
-	if (!timer_registered)
-	{
-		timer = RegisterTimeout(USER_TIMEOUT, end_sitter);
-		timer_registered = true;
-	}
-	enable_timeout_after(timer, Max((int) le_clock_ms_until(until), 1));
+	if (changes != NIL)
+		le_sitter_end_at(until);
+	else
+		le_sitter_spare();
 }
 
 void
@@ -137,7 +107,7 @@ le_change_note(LeChangeKind kind, const LeKey *key, int64 until)
 	changes = lappend(changes, change);
 	MemoryContextSwitchTo(old);
 	le_generation++;
-	set_timer();
+	set_limit();
 }
 
 static bool
@@ -192,7 +162,7 @@ static void
 forget_changes(void)
 {
 	changes = NIL;
-	set_timer();
+	set_limit();
 	le_generation++;
 }
 
@@ -264,7 +234,7 @@ le_change_pre_commit(void)
 	for_each(LE_CHANGE_ENDED, le_place_closing);
 
 	/* From here on it is committing, and may wait for a standby. */
-	stop_timer();
+	le_sitter_spare();
 }
 
 /*
@@ -372,5 +342,5 @@ le_change_subxact_abort(void)
 	}
 	wake_wanted = true;
 	le_generation++;
-	set_timer();
+	set_limit();
 }

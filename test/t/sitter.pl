@@ -67,6 +67,22 @@ my @sitters = (
 		],
 	},
 	{
+		name => 'errors in an aborted subtransaction',
+		limit => $limit_acquire,
+		sql => [
+			"SELECT leader_acquire('%s', 'sitter', '1 s')",
+			'SAVEPOINT s', 'SELECT 1/0', 'SELECT 1', 'SELECT 1'
+		],
+	},
+	{
+		name => 'they are rolled back',
+		limit => $limit_acquire,
+		sql => [
+			"SELECT leader_acquire('%s', 'sitter', '1 s')",
+			'SAVEPOINT s', 'SELECT 1/0', 'SELECT 1', 'ROLLBACK TO s'
+		],
+	},
+	{
 		name => 'renewing does not help',
 		limit => $limit_acquire,
 		sql => [
