@@ -94,21 +94,24 @@ le_leader_acquire_session(PG_FUNCTION_ARGS)
 	return acquire(fcinfo, LE_KIND_SESSION);
 }
 
+/* The term that election and epoch name, and where its rows stand. */
 static LeKey
-key_arguments(FunctionCallInfo fcinfo)
+key_arguments(FunctionCallInfo fcinfo, LeRelations *relations)
 {
 	LeKey		key;
 
+	*relations = *le_relations(fcinfo);
 	key.election = le_arg_name(fcinfo, 0, "election");
 	key.epoch = le_arg_epoch(fcinfo, 1);
-	key.rel = le_relations(fcinfo)->state;
+	key.rel = relations->state;
 	return key;
 }
 
 Datum
 le_leader_renew(PG_FUNCTION_ARGS)
 {
-	LeKey		key = key_arguments(fcinfo);
+	LeRelations relations;
+	LeKey		key = key_arguments(fcinfo, &relations);
 	LeAnswer	answer;
 
 	le_renewal_renew(&key, &answer);
@@ -118,15 +121,17 @@ le_leader_renew(PG_FUNCTION_ARGS)
 Datum
 le_leader_release(PG_FUNCTION_ARGS)
 {
-	LeKey		key = key_arguments(fcinfo);
+	LeRelations relations;
+	LeKey		key = key_arguments(fcinfo, &relations);
 
-	PG_RETURN_BOOL(le_election_release(le_relations(fcinfo), &key));
+	PG_RETURN_BOOL(le_election_release(&relations, &key));
 }
 
 Datum
 le_leader_check(PG_FUNCTION_ARGS)
 {
-	LeKey		key = key_arguments(fcinfo);
+	LeRelations relations;
+	LeKey		key = key_arguments(fcinfo, &relations);
 
 	PG_RETURN_BOOL(le_renewal_check(&key));
 }
@@ -134,12 +139,12 @@ le_leader_check(PG_FUNCTION_ARGS)
 Datum
 le_leader_set_metadata(PG_FUNCTION_ARGS)
 {
-	LeKey		key = key_arguments(fcinfo);
+	LeRelations relations;
+	LeKey		key = key_arguments(fcinfo, &relations);
 	bool		isnull;
 	Datum		value = le_arg_metadata(fcinfo, 2, &isnull);
 
-	PG_RETURN_BOOL(le_election_set_metadata(le_relations(fcinfo), &key,
-											value, isnull));
+	PG_RETURN_BOOL(le_election_set_metadata(&relations, &key, value, isnull));
 }
 
 /* One row of leader_renew_all */
