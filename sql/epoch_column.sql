@@ -313,6 +313,18 @@ INSERT INTO ledger VALUES (90, 1, 1), (91, 1, NULL);
 UPDATE ledger SET amount = 2 WHERE id = 90;
 DELETE FROM ledger WHERE id = 81;
 SELECT id, amount, fence_epoch FROM ledger WHERE id BETWEEN 90 AND 99 ORDER BY id;
+-- Not even whether the table is still as the fence needs it: that is what has to
+-- be mended.
+ALTER TABLE ledger RENAME fence_epoch TO e;
+INSERT INTO ledger VALUES (93, 1, 1);
+UPDATE ledger SET amount = 2 WHERE id = 93;
+DELETE FROM ledger WHERE id = 93 RETURNING amount, e;
+ALTER TABLE ledger RENAME e TO fence_epoch;
+CREATE TRIGGER "~~~later" BEFORE INSERT OR UPDATE ON ledger FOR EACH ROW EXECUTE FUNCTION tamper();
+INSERT INTO ledger VALUES (94, 1, 1);
+UPDATE ledger SET amount = 2 WHERE id = 94;
+DROP TRIGGER "~~~later" ON ledger;
+DELETE FROM ledger WHERE id = 94 RETURNING amount, fence_epoch;
 TRUNCATE ledger;
 RESET leader_election.enforce;
 INSERT INTO ledger VALUES (92, 1, 1);

@@ -92,11 +92,18 @@ SELECT epoch AS x6 FROM leader_acquire('history expired', 'b', '1 h') \gset
 SELECT end_reason, ended_at <= :'seen' AS ended_before_seen FROM leader_term WHERE election = 'history expired' AND epoch = :x5;
 SELECT leader_release('history expired', :x6);
 SELECT * FROM terms WHERE election = 'history expired';
--- One that ran out and is released all the same
+-- One that ran out and is released all the same: it stays what it was shown as.
 SELECT epoch AS x7 FROM leader_acquire('history expired', 'a', '100 ms') \gset
 CALL wait_expired('history expired');
+SELECT clock_timestamp() AS seen \gset
+SELECT leader, end_reason, ended_at <= :'seen' AS ended_before_seen FROM leader_term WHERE election = 'history expired' AND epoch = :x7;
 SELECT leader_release('history expired', :x7);
-SELECT leader, ended_at IS NOT NULL AS ended FROM leader_term WHERE election = 'history expired' AND epoch = :x7;
+SELECT leader, end_reason, ended_at <= :'seen' AS ended_before_seen FROM leader_term WHERE election = 'history expired' AND epoch = :x7;
+SELECT epoch AS x8 FROM leader_acquire_session('history expired', 'a', '100 ms') \gset
+CALL wait_expired('history expired');
+SELECT clock_timestamp() AS seen \gset
+SELECT leader_release('history expired', :x8);
+SELECT leader, end_reason, ended_at <= :'seen' AS ended_before_seen FROM leader_term WHERE election = 'history expired' AND epoch = :x8;
 
 --
 -- The session ended: shown as ended at once, by whatever way it lost its lock

@@ -71,7 +71,7 @@ COMMENT ON SEQUENCE leader_election_epoch IS
 CREATE SEQUENCE leader_election_epoch_identity MINVALUE 0;
 SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_identity', '');
 COMMENT ON SEQUENCE leader_election_epoch_identity IS
-'internal: the server and timeline on which the last epoch was drawn';
+'internal: the server, database and timeline in which the last epoch was drawn';
 
 CREATE SEQUENCE leader_election_epoch_offset MINVALUE 0;
 SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_offset', '');

@@ -157,6 +157,39 @@ INSERT INTO book VALUES (5);
 RESET leader_election.fence;
 RESET ROLE;
 
+-- A refused write tells the current epoch to those only who may see the election,
+-- while somebody leads and when nobody does.
+CREATE TABLE told (id int, fence_epoch bigint);
+GRANT ALL ON told TO PUBLIC;
+SELECT leader_protect('told', 'privileges told', 'fence_epoch');
+SET ROLE regress_le_owner;
+SELECT epoch AS told FROM leader_acquire('privileges told', 'h', '1 h') \gset
+RESET ROLE;
+CREATE FUNCTION told(as_role name, presented text, current text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	detail text;
+BEGIN
+	EXECUTE format('SET LOCAL ROLE %I', as_role);
+	BEGIN
+		EXECUTE 'INSERT INTO told VALUES (1, ' || presented || ')';
+	EXCEPTION WHEN OTHERS THEN
+		GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+		detail := SQLSTATE || ' ' || replace(SQLERRM || ': ' || detail, current, '@');
+	END;
+	RESET ROLE;
+	RETURN detail;
+END $$;
+CREATE VIEW tellings AS
+SELECT n, role, m, presented
+FROM unnest('{regress_le_member,regress_le_monitor,regress_le_noinherit,regress_le_stranger,regress_le_writer}'::name[]) WITH ORDINALITY AS r(role, n),
+     unnest('{1,9007199254740991,"NULL"}'::text[]) WITH ORDINALITY AS p(presented, m);
+SELECT role, told(role, presented, :'told') FROM tellings ORDER BY n, m;
+SELECT leader_release('privileges told', :told);
+SELECT role, told(role, presented, :'told') FROM tellings ORDER BY n, m;
+DROP VIEW tellings;
+DROP FUNCTION told;
+DROP TABLE told;
+
 -- Row security on the extension's own table hides nothing from it.
 ALTER TABLE leader_election_state ENABLE ROW LEVEL SECURITY;
 ALTER TABLE leader_election_state FORCE ROW LEVEL SECURITY;

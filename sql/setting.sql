@@ -108,6 +108,17 @@ SET leader_election.fence = 'setting=';
 SET leader_election.fence = 'a=1,a=2';
 \echo :LAST_ERROR_SQLSTATE
 
+-- No more tokens than can be read in no time.
+CREATE FUNCTION present_many(tokens int, OUT outcome text, OUT detail text) LANGUAGE plpgsql AS $$
+BEGIN
+	outcome := present((SELECT string_agg('other' || i || '=1,', '') FROM generate_series(2, tokens) i) || 'setting=@');
+	PERFORM set_config('leader_election.fence',
+		(SELECT string_agg('other' || i || '=1', ',') FROM generate_series(1, tokens) i), true);
+EXCEPTION WHEN invalid_parameter_value THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+END $$;
+SELECT tokens, p.* FROM unnest('{999,1000,1001,5000}'::int[]) tokens, present_many(tokens) p;
+DROP FUNCTION present_many;
 -- A quoted name reaches an election of that name.
 CREATE TABLE setting_odd (v text);
 SELECT epoch AS odd FROM leader_acquire('o,d=d "name" ', 'a', '1 h') \gset

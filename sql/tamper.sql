@@ -147,6 +147,18 @@ SELECT fresh() AS e \gset
 UPDATE leader_election_state SET holder = 'b' WHERE election = 'tamper';
 SELECT * FROM all_calls(:e) WHERE call IN ('acquire', 'acquire free');
 
+-- A term that the history has already, as after the state alone was restored:
+-- history never stops an election.
+SELECT fresh() AS e \gset
+INSERT INTO leader_election_history VALUES ('tamper', :e, 'a', now(), now(), 'released');
+SELECT leader_release('tamper', :e);
+SELECT is_leader, epoch > :e AS grows FROM leader_acquire('tamper', 'b', '1 h');
+SELECT count(*) FROM leader_election_history WHERE election = 'tamper' AND epoch = :e;
+SELECT epoch AS e FROM leader_acquire('tamper lapsed', 'a', '100 ms') \gset
+INSERT INTO leader_election_history VALUES ('tamper lapsed', :e, 'a', now(), now(), 'expired');
+SELECT is_leader, epoch > :e AS grows FROM leader_acquire('tamper lapsed', 'b', '1 h', '10 s');
+INSERT INTO granted SELECT epoch FROM leader_status WHERE epoch IS NOT NULL;
+
 -- Values that no call would have written.
 SELECT fresh() AS e \gset
 UPDATE leader_election_state SET holder = repeat('h', 10000);

@@ -4,8 +4,8 @@
  *	  Draws epochs: fencing tokens that never repeat and only grow.
  *
  * Three sequences hold what must outlive a rolled-back grant: the last epoch,
- * the identity of the server that drew it (a hash of the system identifier,
- * and the WAL timeline), and an offset.  They are read and set under a lock of
+ * the identity of where it was drawn (a hash of the system identifier and the
+ * database, and the WAL timeline), and an offset.  They are read and set under a lock of
  * their own, held for the draw only, so that grants do not queue behind open
  * transactions.
  *
@@ -44,12 +44,18 @@
 #define JUMP				(INT64CONST(1) << 32)
 #define EPOCHS_PER_SECOND	(INT64CONST(1) << 20)
 
-/* 31 bits for the system, 32 for the timeline: a positive number */
+/*
+ * 31 bits for the database of this server, 32 for the timeline: a positive
+ * number.  The sequences of a dump that is restored into another database are
+ * as old as the dump.
+ */
 static int64
 server_identity(void)
 {
 	uint64		sysid = GetSystemIdentifier();
-	uint32		hash = hash_bytes((const unsigned char *) &sysid, sizeof(sysid));
+	uint32		hash = hash_combine(hash_bytes((const unsigned char *) &sysid,
+											   sizeof(sysid)),
+									murmurhash32(MyDatabaseId));
 
 	return ((int64) (hash & 0x7fffffff) << 32) | GetWALInsertionTimeLine();
 }

@@ -172,6 +172,38 @@ dump_and_restore(
 	});
 $dbh = connect_to($node);
 
+# Each database has its own: one whose epochs are used up, or far ahead, neither
+# stops nor drags the others.
+{
+	my %other = map {
+		$dbh->do("CREATE DATABASE $_");
+		my $session = connect_to($node, $_);
+		$session->do('CREATE EXTENSION leader_election');
+		$_ => $session;
+	} qw(used_up drawn_before drawn_after);
+	my $before = draw($other{drawn_before});
+	my $near = sprintf '%d', $limit - 2;
+
+	cmp_ok($before, '<', 2**50, 'a new database draws by the clock');
+	$other{used_up}->do('ALTER TABLE leader_election_state
+		DISABLE TRIGGER leader_election_guard');
+	$other{used_up}->do("INSERT INTO leader_election_state
+		VALUES ('high', $near, 1, now(), 1000000, 'l', current_user, NULL)");
+	cmp_ok(draw($other{used_up}, 'high'), '==', $limit - 1,
+		'a row near the limit: the last epoch');
+	is(sqlstate($other{used_up}, q{SELECT leader_acquire('next', 'leader', '1 hour')}),
+		'2200H', 'and then they are used up');
+	foreach my $name (qw(drawn_before drawn_after))
+	{
+		my $epoch = draw($other{$name});
+		cmp_ok($epoch, '<', 2**50, "another database is not dragged along, $name");
+		higher($epoch, $before, "another database goes on, $name") if $name eq 'drawn_before';
+		is( value($other{$name}, 'SELECT last_value FROM leader_election_epoch'),
+			$epoch, "nor is its counter, $name");
+	}
+	$_->disconnect for values %other;
+}
+
 # Terms and restored rows: a held one is held, under its epoch.
 {
 	my $held = acquire($dbh, 'held in the dump', 'leader', '1 hour')->{epoch};

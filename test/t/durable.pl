@@ -235,6 +235,26 @@ is( value($dbh, "SELECT count(*) FROM leader_status WHERE election = 'required'"
 $primary->adjust_conf('postgresql.conf',
 	'leader_election.require_sync_standby', 'off');
 
+# A term from before a restart without standbys: renewed then, it is as good as
+# one granted then, whatever standbys are waited for later.
+$primary->reload;
+poll_until(
+	sub { value($dbh, 'SHOW leader_election.require_sync_standby') eq 'off' },
+	'the new configuration');
+my $reclaimed = acquire($dbh, 'from before', 'leader', '1 hour')->{epoch};
+$primary->restart;
+$dbh = connect_to($primary);
+ok(is_leader(renew($dbh, 'from before', $reclaimed)), 'a term renewed after a restart');
+ok(is_leader(renew($dbh, 'kept', $kept)), 'another');
+set_standbys('ghost');
+await_sync_commits($primary);
+ok(is_leader(renew($dbh, 'from before', $reclaimed)),
+	'it goes on when standbys are waited for');
+ok(value($dbh, 'SELECT leader_check(?, ?)', 'from before', $reclaimed),
+	'leader_check is true');
+is( value($dbh, q{SELECT state FROM leader_status WHERE election = 'from before'}),
+	'held', 'held');
+
 # A wait for a standby that is cut short.  Whoever grants the term, the client
 # must not see a success, and nobody may be leader by it.
 set_standbys('ghost');

@@ -105,6 +105,100 @@ foreach my $first (sort keys %first)
 	}
 }
 
+# The token is first used where no statement begins or ends that could put us
+# before postgres_fdw: in an expression of PL/pgSQL, which evaluates simple ones
+# by itself, or by a trigger that is deferred to the commit.  The election is
+# taken over while the transaction waits for an advisory lock, in an expression
+# too.
+$dbh->do($_) for split /;;\n/, <<'EOC';
+CREATE TABLE trigger_fence (note text, epoch bigint);;
+CREATE TABLE trigger_write (note text, epoch bigint);;
+CREATE FUNCTION trigger_fence() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    x text;
+BEGIN
+    x := leader_fence('job', NEW.epoch);
+    x := pg_advisory_xact_lock(1);
+    RETURN NULL;
+END $$;;
+CREATE FUNCTION trigger_write() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    x text;
+BEGIN
+    INSERT INTO protected VALUES (NEW.note);
+    x := pg_advisory_xact_lock(1);
+    RETURN NULL;
+END $$;;
+CREATE CONSTRAINT TRIGGER deferred AFTER INSERT ON trigger_fence
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trigger_fence();;
+CREATE CONSTRAINT TRIGGER deferred AFTER INSERT ON trigger_write
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION trigger_write();;
+CREATE PROCEDURE by_expression(e bigint, note text) LANGUAGE plpgsql AS $$
+DECLARE
+    x text;
+BEGIN
+    INSERT INTO orders VALUES (note);
+    x := leader_fence('job', e);
+    x := pg_advisory_xact_lock(1);
+    COMMIT;
+END $$;;
+EOC
+
+my $block = <<'EOC';
+DO $$
+DECLARE
+    x text;
+BEGIN
+    INSERT INTO orders VALUES ('%n');
+    x := leader_fence('job', %s);
+    x := pg_advisory_xact_lock(1);
+    %c
+END $$
+EOC
+
+# What waits, and what comes before it
+my %waiting = (
+	'a procedure that commits' => ["CALL by_expression(%s, '%n')"],
+	'a block that commits' => [ $block =~ s/%c/COMMIT;/r ],
+	'a block' => [ $block =~ s/%c//r ],
+	'a deferred trigger that fences' => [
+		'COMMIT', 'BEGIN',
+		"INSERT INTO orders VALUES ('%n')",
+		"INSERT INTO trigger_fence VALUES ('%n', %s)"
+	],
+	'a deferred trigger that writes' => [
+		'COMMIT', 'BEGIN',
+		"SET LOCAL leader_election.fence = 'job=%s'",
+		"INSERT INTO orders VALUES ('%n')",
+		"INSERT INTO trigger_write VALUES ('%n', %s)"
+	]);
+
+foreach my $first (sort keys %first)
+{
+	foreach my $waiting (sort keys %waiting)
+	{
+		my $case = "$first; $waiting";
+		my $session = connect_to($node);
+		my ($last, @before) = @{ $waiting{$waiting} };
+
+		run_case($session, $case, @{ $first{$first} }, @before);
+		$last =~ s/%s/$current/;
+		$last =~ s/%n/$case/;
+		$dbh->do('SELECT pg_advisory_lock(1)');
+		start_query($session, $last);
+		wait_for_state($dbh, backend_pid($session), qr/Lock advisory/);
+		value($dbh, 'SELECT leader_release(?, ?)', 'job', $current);
+		$current = acquire($dbh, 'job', "after $case", '1 hour')->{epoch};
+		$dbh->do('SELECT pg_advisory_unlock(1)');
+
+		my ($state) = finish_query($session);
+		is($state, 'LE001', "P2: $case: commit refused");
+		is( value($remote, 'SELECT count(*) FROM orders WHERE note = ?', $case),
+			0, "P2: $case: nothing committed on the other server");
+		$session->disconnect;
+	}
+}
+
 # And with a token that is current both commit.
 foreach my $transaction (sort keys %transaction)
 {

@@ -175,6 +175,93 @@ EOC
 	$node->stop;
 }
 
+# Sessions that led until they ended give their room back, in whatever way they
+# ended and in whatever database: without a TTL nothing else would.
+{
+	my $node = new_node('sessions',
+		conf => "leader_election.max_leases = $places\n");
+	my %database = (here => 'postgres', 'another database' => 'other');
+
+	connect_to($node)->do('CREATE DATABASE other');
+	connect_to($node, 'other')->do('CREATE EXTENSION leader_election');
+	my %bidder = map { $_ => connect_to($node, $database{$_}) } keys %database;
+	my %ways = (
+		'disconnect' => sub { $_[0]->disconnect; },
+		'DISCARD ALL' => sub { $_[0]->do('DISCARD ALL'); },
+		'pg_advisory_unlock_all' =>
+		  sub { value($_[0], 'SELECT pg_advisory_unlock_all()'); });
+
+	# Sessions are asked now and then only, so a bid may come too early.
+	my $wins = sub {
+		my ($session, $election) = @_;
+		my $bid = "SELECT leader_acquire('$election', 'next', '1 hour')";
+		my $state;
+
+		eval {
+			poll_until(
+				sub {
+					$state = sqlstate($session, $bid);
+					$state ne '53400';
+				},
+				'room');
+		};
+		return 0 if $state ne '00000';
+		my $epoch = value($session,
+			'SELECT epoch FROM leader_status WHERE election = ? AND leader = ?',
+			$election, 'next');
+		return value($session, 'SELECT leader_release(?, ?)', $election, $epoch);
+	};
+
+	foreach my $where (sort keys %database)
+	{
+		foreach my $way (sort keys %ways)
+		{
+			my ($same, $elsewhere) = sort {
+				($a ne $where) <=> ($b ne $where)
+			} keys %bidder;
+
+			foreach my $wanted (
+				[ 'for the election that one of them led', $same, "$way 1" ],
+				[ 'for another election', $same, 'other' ],
+				[ 'for one in a second database', $elsewhere, 'other' ])
+			{
+				my ($what, $by, $election) = @$wanted;
+				my @leaders = map { connect_to($node, $database{$where}) } 1 .. $places;
+				my $led = 0;
+
+				# What the last round left is dead as well.
+				foreach my $i (1 .. $places)
+				{
+					eval {
+						poll_until(
+							sub {
+								my $is = eval {
+									value($leaders[ $i - 1 ],
+										'SELECT is_leader FROM leader_acquire_session(?)',
+										"$way $i");
+								};
+								$led++ if $is;
+								$is;
+							},
+							'a term of a session');
+					};
+				}
+				is($led, $places, "$where, $way: sessions take all places");
+				is( sqlstate($bidder{$by},
+						"SELECT leader_acquire('too many', 'next', '1 hour')"),
+					'53400', "$where, $way: no room while they live");
+				is( value($leaders[0], 'SELECT is_leader FROM leader_acquire_session(?)',
+						"$way 1"),
+					1, "$where, $way: and they go on leading");
+				$ways{$way}->($_) for @leaders;
+				ok($wins->($bidder{$by}, $election),
+					"$where, $way: room again $what");
+				$_->disconnect for @leaders;
+			}
+		}
+	}
+}
+
 # The memory of one backend, over very many calls
 {
 	my $node = new_node('backend');
