@@ -83,25 +83,30 @@ check_call(FunctionCallInfo fcinfo)
 		trigger_misused("A trigger with an epoch column must fire for each row.");
 }
 
-/* The number of the epoch column, which must still be what it was. */
-static int
-epoch_column(Relation rel, const char *name)
+int
+le_fence_epoch_column(Relation rel, const char *name)
 {
 	int			column = SPI_fnumber(RelationGetDescr(rel), name);
 	Form_pg_attribute attribute;
 
-	if (column <= 0)
+	if (column == SPI_ERROR_NOATTRIBUTE)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist",
-						name, RelationGetRelationName(rel)),
-				 errdetail("The table is protected by it as its epoch column.")));
-	attribute = TupleDescAttr(RelationGetDescr(rel), column - 1);
-	if (attribute->atttypid != INT8OID || attribute->attgenerated != '\0')
+				 errmsg("epoch column \"%s\" of relation \"%s\" does not exist",
+						name, RelationGetRelationName(rel))));
+	attribute = column > 0 ? TupleDescAttr(RelationGetDescr(rel), column - 1) :
+		NULL;
+	if (attribute == NULL || attribute->atttypid != INT8OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("epoch column \"%s\" of relation \"%s\" is not a plain bigint",
+				 errmsg("epoch column \"%s\" of relation \"%s\" must be of type bigint",
 						name, RelationGetRelationName(rel))));
+	if (attribute->attgenerated != '\0' || attribute->attidentity != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+				 errmsg("epoch column \"%s\" of relation \"%s\" must not be generated",
+						name, RelationGetRelationName(rel)),
+				 errdetail("The fence stores epochs in it.")));
 	return column;
 }
 
@@ -149,8 +154,8 @@ get_fence(FunctionCallInfo fcinfo)
 	le_check_trigger_election(fence->key.election);
 	if (data->tg_trigger->tgnargs == 2)
 	{
-		fence->column = epoch_column(data->tg_relation,
-									 data->tg_trigger->tgargs[1]);
+		fence->column = le_fence_epoch_column(data->tg_relation,
+											  data->tg_trigger->tgargs[1]);
 		if (TRIGGER_FIRED_FOR_ROW(data->tg_event) &&
 			!le_fence_runs_last(data->tg_relation->trigdesc,
 								data->tg_trigger->tgname))

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * fence.h
- *	  Where a fence stands among the triggers of its table.
+ *	  What a fence needs of its table: a column for epochs, and its place among
+ *	  the triggers.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,5 +20,11 @@ extern bool le_fence_runs_last(const TriggerDesc *triggers, const char *name);
 
 /* Error 55000 for one that does not. */
 extern void le_fence_not_last(Relation rel);
+
+/*
+ * The number of a table's epoch column.  Error 42703, 42804 or 42P10 if there is
+ * none of that name in which a fence could store epochs.
+ */
+extern int	le_fence_epoch_column(Relation rel, const char *name);
 
 #endif							/* LE_FENCE_H */

@@ -20,7 +20,6 @@
 #include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -96,30 +95,6 @@ count_fences(Relation rel, Oid function)
 	for (int i = 0; rel->trigdesc && i < rel->trigdesc->numtriggers; i++)
 		count += is_fence(&rel->trigdesc->triggers[i], function);
 	return count;
-}
-
-static void
-check_epoch_column(Relation rel, const char *column)
-{
-	AttrNumber	number = get_attnum(RelationGetRelid(rel), column);
-	Form_pg_attribute attribute;
-
-	if (number == InvalidAttrNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_COLUMN),
-				 errmsg("column \"%s\" of relation \"%s\" does not exist",
-						column, RelationGetRelationName(rel))));
-	attribute = number > 0 ? TupleDescAttr(RelationGetDescr(rel), number - 1) :
-		NULL;
-	if (attribute == NULL || attribute->atttypid != INT8OID)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("epoch column \"%s\" must be of type bigint", column)));
-	if (attribute->attgenerated != '\0' || attribute->attidentity != '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
-				 errmsg("epoch column \"%s\" must not be generated", column),
-				 errdetail("The fence stores epochs in it.")));
 }
 
 /* Whoever protects a table by an election that exists must be a member. */
@@ -267,7 +242,7 @@ le_leader_protect(PG_FUNCTION_ARGS)
 	p.by_row = column != NULL;
 	p.replica = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
 	if (p.by_row)
-		check_epoch_column(rel, column);
+		(void) le_fence_epoch_column(rel, column);
 	else if (p.replica)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
