@@ -167,6 +167,27 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 }
 
 /*
+ * Takes what a grant needs beyond ShareUpdateExclusiveLock, and closes the
+ * place of the lapsed term that is to be replaced.  False if somebody is at
+ * work on the election; then nothing was taken.
+ */
+static bool
+lock_for_grant(Oid state, const char *election, const LeElection *row)
+{
+	LeKey		old = {state, election, row->epoch};
+
+	if (!le_lock_change(state, election))
+		return false;
+	if (!row->held ||
+		le_place_close_lapsed(&old, row->ttl,
+							  row->kind == LE_KIND_SESSION &&
+							  !le_session_alive(&old)))
+		return true;
+	le_lock_change_release(state, election);
+	return false;
+}
+
+/*
  * The caller holds the election's lock in ShareUpdateExclusiveLock.  True if
  * the term was granted: then that lock and the stronger ones stay.
  */
@@ -174,38 +195,22 @@ static bool
 grant_under_lock(const LeRelations *relations, const LeBid *bid,
 				 LeView *view, LeAnswer *answer)
 {
-	Oid			state = relations->state;
-	Relation	rel = le_state_open(state, RowExclusiveLock);
+	Relation	rel = le_state_open(relations->state, RowExclusiveLock);
 	bool		granted = false;
 
 	le_view_read(rel, bid->election, view);
-	if (le_view_is_held(view))
-		le_answer_other(answer, view, hurry(bid));
-	else
+	if (!le_view_is_held(view))
 	{
 		check_grantable(relations, rel, bid, view);
-		if (!le_lock_change(state, bid->election))
-		{
-			le_answer_other(answer, view, hurry(bid));
+		granted = lock_for_grant(relations->state, bid->election, &view->row);
+	}
+	if (granted)
+		grant(relations, rel, bid, view, answer);
+	else
+	{
+		le_answer_other(answer, view, hurry(bid));
+		if (!le_view_is_held(view))
 			answer->busy = true;
-		}
-		else
-		{
-			LeKey		old = {state, bid->election, view->row.epoch};
-
-			granted = !view->row.held ||
-				le_place_close_lapsed(&old, view->row.ttl,
-									  view->row.kind == LE_KIND_SESSION &&
-									  !le_session_alive(&old));
-			if (granted)
-				grant(relations, rel, bid, view, answer);
-			else
-			{
-				le_answer_other(answer, view, hurry(bid));
-				answer->busy = true;
-				le_lock_change_release(state, bid->election);
-			}
-		}
 	}
 	table_close(rel, granted ? NoLock : RowExclusiveLock);
 	return granted;

@@ -108,12 +108,23 @@ le_renewal_try(const LeKey *key, LePlaceInfo *info)
 		renew_place(key, info);
 }
 
+/* How the election stands, for one who has the rights on it (else 42501). */
+static void
+read_view(const LeKey *key, LeView *view)
+{
+	Relation	rel = le_state_open(key->rel, AccessShareLock);
+
+	le_view_read(rel, key->election, view);
+	table_close(rel, AccessShareLock);
+	if (view->row.exists)
+		le_rights_require(view->row.owner, key->election);
+}
+
 void
 le_renewal_renew(const LeKey *key, LeAnswer *answer)
 {
 	LePlaceInfo info;
 	LeView		view;
-	Relation	rel;
 
 	le_require_primary();
 	le_shmem_attach();
@@ -123,11 +134,7 @@ le_renewal_renew(const LeKey *key, LeAnswer *answer)
 	if (!info.found || !renew_place(key, &info))
 	{
 		/* Not led, or forgotten: the row tells which, and who leads. */
-		rel = le_state_open(key->rel, AccessShareLock);
-		le_view_read(rel, key->election, &view);
-		table_close(rel, AccessShareLock);
-		if (view.row.exists)
-			le_rights_require(view.row.owner, key->election);
+		read_view(key, &view);
 		if (view.row.epoch != key->epoch || !view.forgotten ||
 			view.standing != LE_STANDING_HELD ||
 			!le_renewal_try(key, &info))
@@ -146,7 +153,6 @@ le_renewal_check(const LeKey *key)
 {
 	LePlaceInfo info;
 	LeView		view;
-	Relation	rel;
 
 	le_require_primary();
 	le_shmem_attach();
@@ -161,11 +167,7 @@ le_renewal_check(const LeKey *key)
 			(info.state == LE_PLACE_PENDING && le_change_begun(key));
 	}
 
-	rel = le_state_open(key->rel, AccessShareLock);
-	le_view_read(rel, key->election, &view);
-	table_close(rel, AccessShareLock);
-	if (view.row.exists)
-		le_rights_require(view.row.owner, key->election);
+	read_view(key, &view);
 	return view.row.epoch == key->epoch && view.standing == LE_STANDING_HELD;
 }
 
