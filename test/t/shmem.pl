@@ -191,21 +191,23 @@ EOC
 		'pg_advisory_unlock_all' =>
 		  sub { value($_[0], 'SELECT pg_advisory_unlock_all()'); });
 
-	# Sessions are asked now and then only, so a bid may come too early.
+	# A bid may come too early: sessions are asked now and then only, and one
+	# whose client is gone may not have noticed yet.
 	my $wins = sub {
 		my ($session, $election) = @_;
-		my $bid = "SELECT leader_acquire('$election', 'next', '1 hour')";
-		my $state;
+		my $bid =
+		  "SELECT is_leader::int FROM leader_acquire('$election', 'next', '1 hour')";
 
-		eval {
+		return 0
+		  unless eval {
 			poll_until(
 				sub {
-					$state = sqlstate($session, $bid);
-					$state ne '53400';
+					my $won = eval { value($session, $bid) };
+					die $@ if $@ && $session->state ne '53400';
+					$won;
 				},
 				'room');
-		};
-		return 0 if $state ne '00000';
+		  };
 		my $epoch = value($session,
 			'SELECT epoch FROM leader_status WHERE election = ? AND leader = ?',
 			$election, 'next');
