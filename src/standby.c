@@ -37,12 +37,18 @@ le_standby_defined(void)
 bool
 le_standby_has(XLogRecPtr position)
 {
-	XLogRecPtr	acknowledged;
+	bool		has;
 
 	if (XLogRecPtrIsInvalid(position) || !le_standby_defined())
 		return true;
+
+	/*
+	 * Whoever waits is woken, when standbys are no longer wanted, before that
+	 * is written down, but under the lock.
+	 */
 	LWLockAcquire(SyncRepLock, LW_SHARED);
-	acknowledged = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH];
+	has = !le_standby_defined() ||
+		WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= position;
 	LWLockRelease(SyncRepLock);
-	return acknowledged >= position;
+	return has;
 }
