@@ -30,6 +30,7 @@ OBJS = \
 	src/lock.o \
 	src/place.o \
 	src/protect.o \
+	src/quorum.o \
 	src/relations.o \
 	src/renewal.o \
 	src/rights.o \

@@ -37,7 +37,6 @@
 
 #include "change.h"
 #include "clock.h"
-#include "compat.h"
 #include "guc.h"
 #include "place.h"
 #include "session.h"

@@ -23,7 +23,6 @@
 
 #include "change.h"
 #include "clock.h"
-#include "compat.h"
 #include "election.h"
 #include "epoch.h"
 #include "guc.h"

@@ -25,7 +25,6 @@
 #include "utils/rel.h"
 
 #include "arguments.h"
-#include "compat.h"
 #include "fence.h"
 #include "guc.h"
 #include "leader_election.h"

@@ -33,8 +33,8 @@
 #include "miscadmin.h"
 
 #include "clock.h"
-#include "compat.h"
 #include "place.h"
+#include "quorum.h"
 #include "session.h"
 #include "standby.h"
 
@@ -102,6 +102,7 @@ static LePlaceTable *
 lock_shared(void)
 {
 	LePlaceTable *table = le_shmem_places();
+	XLogRecPtr	asked_lsn;
 
 	LWLockAcquire(le_shmem_lock(), LW_SHARED);
 	while (unlikely(!has_begun(table)))
@@ -110,11 +111,14 @@ lock_shared(void)
 		LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
 		if (!has_begun(table))
 		{
-			table->start_lsn = GetXLogInsertRecPtr();
-			table->timeline = GetWALInsertionTimeLine();
 			table->start = le_clock_now();
+			table->start_lsn = le_quorum_begin(table->start);
+			table->timeline = GetWALInsertionTimeLine();
 		}
+		asked_lsn = table->quorum.asked_lsn;
 		LWLockRelease(le_shmem_lock());
+		if (!XLogRecPtrIsInvalid(asked_lsn))
+			XLogFlush(asked_lsn);
 		LWLockAcquire(le_shmem_lock(), LW_SHARED);
 	}
 	return table;
@@ -235,12 +239,16 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	bool		led = false;
 
 	info->now = le_clock_now();
+	info->ask = false;
 	if (place)
 	{
 		led = is_live(place, info->now) &&
 			(place->kind != LE_KIND_SESSION || le_session_mine(key));
 		if (led && place->ttl > 0)
-			raise_deadline(place, info->now + place->ttl);
+		{
+			raise_deadline(place, le_quorum_vouched(info->now) + place->ttl);
+			info->ask = le_quorum_due(place->ttl, info->now);
+		}
 		copy_place(place, info);
 	}
 	else
@@ -418,6 +426,9 @@ le_place_open(const LeKey *key, XLogRecPtr confirm_at)
 
 		mine->confirm_at = confirm_at;
 		mine->state = LE_PLACE_OPEN;
+		if (mine->ttl > 0 && XLogRecPtrIsInvalid(confirm_at))
+			le_quorum_acknowledged((int64) pg_atomic_read_u64(&mine->deadline) -
+								   mine->ttl);
 		while (*link >= 0)
 		{
 			LePlace    *place = le_shmem_place(*link);

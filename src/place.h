@@ -20,6 +20,7 @@ typedef struct LePlaceInfo
 	bool		found;
 	LePlaceState state;
 	bool		confirmed;		/* do enough standbys have the term? */
+	bool		ask;			/* set by a renewal: ask standbys anew */
 	char		kind;
 	int			pid;			/* of the session, for a session term */
 	int64		epoch;
@@ -48,8 +49,8 @@ extern bool le_place_look_live(LeKey *key, LePlaceInfo *info);
 
 /*
  * Raises the deadline of an open, confirmed place that has not run out to
- * one TTL from now; that of a session term for its own session only, while
- * that has its lock.  True if the term is led after it; info is what was found
+ * one TTL from now, or from when standbys last vouched for this server; that
+ * of a session term for its own session only, while that has its lock.  True if the term is led after it; info is what was found
  * then.
  */
 extern bool le_place_renew(const LeKey *key, LePlaceInfo *info);

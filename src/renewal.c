@@ -4,7 +4,8 @@
  *	  Going on with a lease, and asking whether it goes on.
  *
  * Both ask the place of the term, and nothing else if there is one: no row, no
- * lock that anybody waits for, no transaction id.
+ * lock that anybody waits for, no transaction id.  Only with synchronous
+ * standbys does a renewal write to the log, now and then, see quorum.c.
  *
  * A restart forgets the places.  The row still names the holder, so its first
  * renewal makes the place again, under the election's lock.
@@ -21,6 +22,7 @@
 #include "clock.h"
 #include "guc.h"
 #include "lock.h"
+#include "quorum.h"
 #include "renewal.h"
 #include "rights.h"
 #include "session.h"
@@ -86,7 +88,11 @@ renew_place(const LeKey *key, LePlaceInfo *info)
 			return false;
 		}
 		if (le_place_renew(key, info))
+		{
+			if (info->ask)
+				le_quorum_ask(info->ttl);
 			return true;
+		}
 		if (info->found && info->state == LE_PLACE_PENDING &&
 			le_change_begun(key))
 			return info->now < info->deadline;

@@ -126,6 +126,7 @@ init_table(LePlaceTable *table, int nplaces)
 	table->start = 0;
 	table->start_lsn = InvalidXLogRecPtr;
 	table->timeline = 0;
+	memset(&table->quorum, 0, sizeof(table->quorum));
 	for (int i = 0; i < table->nbuckets; i++)
 		table->buckets[i] = -1;
 }

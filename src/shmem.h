@@ -46,6 +46,14 @@ typedef struct LePlace
 	char		holder[LE_NAME_MAX + 1];
 } LePlace;
 
+/* When standbys were last asked whether they follow, see quorum.c */
+typedef struct LeQuorum
+{
+	int64		asked;			/* the clock at that time; 0 if never */
+	XLogRecPtr	asked_lsn;		/* what they must flush to answer */
+	int64		acknowledged;	/* begun then, and answered; 0 if nothing */
+} LeQuorum;
+
 typedef struct LePlaceTable
 {
 	int			nplaces;
@@ -58,6 +66,7 @@ typedef struct LePlaceTable
 	int64		start;			/* 0 before that */
 	XLogRecPtr	start_lsn;
 	TimeLineID	timeline;
+	LeQuorum	quorum;
 	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* the places follow */
 } LePlaceTable;
 
