@@ -19,6 +19,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/rel.h"
 #include "utils/timestamp.h"
 
 #include "change.h"
