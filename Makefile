@@ -54,6 +54,7 @@ DATA = \
 REGRESS = \
 	acquire \
 	api \
+	drop \
 	epoch_column \
 	fence \
 	history \

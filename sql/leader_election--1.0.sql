@@ -71,12 +71,12 @@ COMMENT ON SEQUENCE leader_election_epoch IS
 CREATE SEQUENCE leader_election_epoch_identity MINVALUE 0;
 SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_identity', '');
 COMMENT ON SEQUENCE leader_election_epoch_identity IS
-'internal: the server, database and timeline in which the last epoch was drawn';
+'internal: the server and timeline in which the last epoch was drawn';
 
-CREATE SEQUENCE leader_election_epoch_offset MINVALUE 0;
-SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_offset', '');
-COMMENT ON SEQUENCE leader_election_epoch_offset IS
-'internal: what epochs are ahead of the clock, by promotions and restores';
+CREATE SEQUENCE leader_election_epoch_drawn_at MINVALUE 0;
+SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_drawn_at', '');
+COMMENT ON SEQUENCE leader_election_epoch_drawn_at IS
+'internal: when the last epoch was drawn, if it lies ahead of the clock';
 
 -- Leases
 

@@ -104,7 +104,7 @@ GRANT USAGE ON SEQUENCE leader_election_epoch TO PUBLIC;
 SELECT call('regress_le_stranger', 'setval(''leader_election_epoch'', 1)');
 SELECT call('regress_le_stranger', 'last_value > 0 FROM leader_election_epoch');
 SELECT call('regress_le_stranger', 'nextval(''leader_election_epoch_identity'')');
-SELECT call('regress_le_stranger', 'setval(''leader_election_epoch_offset'', 1)');
+SELECT call('regress_le_stranger', 'setval(''leader_election_epoch_drawn_at'', 1)');
 
 -- The tables are out of reach, also for members.
 \set VERBOSITY sqlstate

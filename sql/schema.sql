@@ -66,7 +66,7 @@ CREATE TEMP TABLE leader_election_metadata (election text PRIMARY KEY, epoch big
 INSERT INTO leader_election_metadata VALUES ('schema', :e1, '{"hostile": 1}');
 CREATE TEMP SEQUENCE leader_election_epoch MINVALUE 0;
 CREATE TEMP SEQUENCE leader_election_epoch_identity MINVALUE 0;
-CREATE TEMP SEQUENCE leader_election_epoch_offset MINVALUE 0;
+CREATE TEMP SEQUENCE leader_election_epoch_drawn_at MINVALUE 0;
 CREATE FUNCTION app.leader_fence_check() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NEW; END $$;
 CREATE FUNCTION app.leader_check(text, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
 CREATE FUNCTION app.hostile_eq(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT true';

@@ -117,12 +117,12 @@ SELECT fresh() AS e \gset
 ALTER SEQUENCE leader_election_epoch RESTART;
 SELECT * FROM all_calls(:e) WHERE call LIKE 'acquire%';
 SELECT fresh() AS e \gset
-SELECT setval('leader_election_epoch', 1), setval('leader_election_epoch_identity', 1), setval('leader_election_epoch_offset', 1);
+SELECT setval('leader_election_epoch', 1), setval('leader_election_epoch_identity', 1), setval('leader_election_epoch_drawn_at', 1);
 SELECT * FROM all_calls(:e) WHERE call LIKE 'acquire%';
 SELECT fresh() AS e \gset
 ALTER SEQUENCE leader_election_epoch RESTART;
 ALTER SEQUENCE leader_election_epoch_identity RESTART;
-ALTER SEQUENCE leader_election_epoch_offset RESTART;
+ALTER SEQUENCE leader_election_epoch_drawn_at RESTART;
 DELETE FROM leader_election_state WHERE election = 'tamper free';
 SELECT * FROM all_calls(:e) WHERE call LIKE 'acquire%';
 SELECT fresh() AS e \gset
@@ -258,8 +258,8 @@ ALTER SEQUENCE leader_election_epoch MAXVALUE 1000 RESTART 1;
 SELECT call, outcome ~ '^XX' AS internal FROM all_calls(:e) WHERE call = 'acquire free';
 SELECT leader FROM leader_status WHERE election = 'tamper free';
 SELECT fresh() AS e \gset
-ALTER EXTENSION leader_election DROP SEQUENCE leader_election_epoch_offset;
-DROP SEQUENCE leader_election_epoch_offset;
+ALTER EXTENSION leader_election DROP SEQUENCE leader_election_epoch_drawn_at;
+DROP SEQUENCE leader_election_epoch_drawn_at;
 SELECT * FROM all_calls(:e) WHERE call LIKE 'acquire%';
 
 -- The extension dropped in mid-session: by plans, functions and triggers that

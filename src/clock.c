@@ -33,14 +33,11 @@ le_clock_now(void)
 }
 
 int64
-le_clock_since_2020(int64 units_per_second)
+le_clock_since_2020(void)
 {
 	int64		us = GetCurrentTimestamp() - SECONDS_TO_2020 * USECS_PER_SEC;
 
-	if (us < 0)
-		return 0;
-	return us / USECS_PER_SEC * units_per_second +
-		us % USECS_PER_SEC * units_per_second / USECS_PER_SEC;
+	return Max(us, 0);
 }
 
 int64

@@ -13,11 +13,8 @@
 /* Now, in microseconds of the server's monotonic clock; never below 1. */
 extern int64 le_clock_now(void);
 
-/*
- * The wall clock's time since 2020-01-01 00:00 UTC in units of which a second
- * has that many; 0 if it is before.
- */
-extern int64 le_clock_since_2020(int64 units_per_second);
+/* The wall clock's time since 2020-01-01 00:00 UTC; 0 if it is before. */
+extern int64 le_clock_since_2020(void);
 
 /*
  * The length of an interval in microseconds, which must lie from min to max

@@ -344,9 +344,8 @@ require_own_session(const LeKey *key, const LeElection *row)
 static void
 end_row(const LeRelations *relations, Relation rel, LeView *view)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz ended_at = now;
-	const char *reason = le_view_end(view, now, &ended_at);
+	TimestampTz ended_at;
+	const char *reason = le_view_end(view, GetCurrentTimestamp(), &ended_at);
 
 	add_history(relations, &view->row, ended_at, reason ? reason : "released");
 	view->row.held = false;

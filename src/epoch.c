@@ -4,26 +4,34 @@
  *	  Draws epochs: fencing tokens that never repeat and only grow.
  *
  * Three sequences hold what must outlive a rolled-back grant: the last epoch,
- * the identity of where it was drawn (a hash of the system identifier and the
- * database, and the WAL timeline), and an offset.  They are read and set under a lock of
- * their own, held for the draw only, so that grants do not queue behind open
- * transactions.
+ * the identity of where it was drawn (a hash of the system identifier, and the
+ * WAL timeline), and for an epoch that lies ahead of the clock, when it was
+ * drawn.  They are read and set under a lock of their own, held for the draw
+ * only, so that grants do not queue behind open transactions.
  *
  * The next epoch is the greatest of
+ *	  clock's share		2^20 for each second since 2020, and 2^32 for each
+ *						timeline
  *	  last + 1			the ordinary step
- *	  the row's + 1		rows may arrive without the sequence
+ *	  the row's + 1		rows may arrive without the sequences
  *	  the floor + 1		drawn since the server started, whatever became of
- *						the sequence since (extension dropped, data restored)
- *	  last + jump		where the identity differs from the stored one: 2^32 for
- *						each timeline between, as the grants of a lost tail of
- *						the old timeline are not known here
- *	  clock + offset	2^20 for each second since 2020: sequences restored from
- *						an older state lie behind it
- * The offset grows by every jump, which keeps the clock's share of a timeline
- * above all epochs of earlier ones.  A fresh counter jumps as often as one that
- * lived through all timelines of the server would have: the extension may have
- * been here before.  The clock is a lower bound only, so a
- * clock that is set back lowers nothing.
+ *						the sequences since
+ * and, where the last one is not below the clock's share,
+ *	  last + 2^19 for each second since it was drawn, and 2^32 for each timeline
+ *	  since, or for another server.
+ *
+ * The clock's share is the same for every counter of a server.  So one that is
+ * as old as the dump it came from, or fresh after DROP EXTENSION, draws what
+ * one that has seen everything would.  A timeline counts for 68 minutes of the
+ * clock, as a promoted standby knows neither the last grants of the old
+ * primary nor its clock.
+ *
+ * A counter that was dumped on a server with more timelines, or drawn from
+ * while the clock was wrong, is ahead of the clock's share.  It goes on at half
+ * the speed until it has been caught up with: growing, as even then an older
+ * state of the server may be put back.
+ *
+ * The clock is a lower bound only, so one that is set back lowers nothing.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,23 +49,26 @@
 #include "lock.h"
 #include "shmem.h"
 
-#define JUMP				(INT64CONST(1) << 32)
-#define EPOCHS_PER_SECOND	(INT64CONST(1) << 20)
+#define PER_TIMELINE		(INT64CONST(1) << 32)
+#define PER_SECOND			(INT64CONST(1) << 20)
+#define PER_SECOND_AHEAD	(PER_SECOND / 2)
 
-/*
- * 31 bits for the database of this server, 32 for the timeline: a positive
- * number.  The sequences of a dump that is restored into another database are
- * as old as the dump.
- */
-static int64
+/* Where epochs are drawn; kept in a sequence, as hash << 32 | timeline */
+typedef struct Identity
+{
+	uint32		server;
+	TimeLineID	timeline;
+} Identity;
+
+static Identity
 server_identity(void)
 {
 	uint64		sysid = GetSystemIdentifier();
-	uint32		hash = hash_combine(hash_bytes((const unsigned char *) &sysid,
-											   sizeof(sysid)),
-									murmurhash32(MyDatabaseId));
+	uint32		hash = hash_bytes((const unsigned char *) &sysid,
+								  sizeof(sysid));
+	Identity	here = {hash & 0x7fffffff, GetWALInsertionTimeLine()};
 
-	return ((int64) (hash & 0x7fffffff) << 32) | GetWALInsertionTimeLine();
+	return here;
 }
 
 /* The value that a sequence has reached; -1 if it has never been set. */
@@ -81,20 +92,38 @@ set_sequence(Oid sequence, int64 value)
 							   Int64GetDatum(value));
 }
 
-/* How far an epoch must jump, as the stored identity is not the server's. */
+/* So many for each second of that time, which the product would overflow */
 static int64
-identity_jump(int64 stored, int64 server)
+time_share(int64 us, int64 per_second)
 {
-	int64		timelines = 1;
+	return us / USECS_PER_SEC * per_second +
+		us % USECS_PER_SEC * per_second / USECS_PER_SEC;
+}
 
-	if (stored == server)
-		return 0;
-	if (stored < 0)
-		timelines = (uint32) server;
-	else if (stored >> 32 == server >> 32)
-		timelines = Max((int64) (uint32) server - (int64) (uint32) stored, 1);
-	/* No further than an epoch can lie, or the product would overflow. */
-	return Min(timelines, LE_EPOCH_LIMIT / JUMP) * JUMP;
+/* At most so many timelines that their share cannot overflow */
+static int64
+timelines_share(int64 timelines)
+{
+	return Min(timelines, LE_EPOCH_LIMIT / PER_TIMELINE) * PER_TIMELINE;
+}
+
+/*
+ * How far the counter, which is ahead of the clock, must go.  The time at which
+ * it was drawn from last is 0 if it was not ahead then.
+ */
+static int64
+step_ahead(int64 now, int64 drawn_at, const Identity *there,
+		   const Identity *here)
+{
+	int64		step = 1;
+
+	if (drawn_at > 0 && now > drawn_at)
+		step += time_share(now - drawn_at, PER_SECOND_AHEAD);
+	if (there->server != here->server)
+		step += PER_TIMELINE;
+	else if (there->timeline < here->timeline)
+		step += timelines_share(here->timeline - there->timeline);
+	return step;
 }
 
 /* The caller holds the counter's lock and has the owner's rights. */
@@ -102,27 +131,41 @@ static int64
 draw(const LeRelations *relations, int64 row_epoch)
 {
 	int64		last = Max(sequence_value(relations->epoch), 0);
-	int64		offset = Max(sequence_value(relations->offset), 0);
-	int64		server = server_identity();
-	int64		jump = identity_jump(sequence_value(relations->identity), server);
+	int64		stored = sequence_value(relations->identity);
+	int64		drawn_at = Max(sequence_value(relations->drawn_at), 0);
+	int64		now = le_clock_since_2020();
+	Identity	here = server_identity();
+	Identity	there = here;
+	int64		share;
 	int64		epoch;
 
-	epoch = Max(last, Min(row_epoch, LE_EPOCH_LIMIT)) + 1;
+	if (stored >= 0)
+	{
+		there.server = (uint32) (stored >> 32);
+		there.timeline = (TimeLineID) stored;
+	}
+	share = time_share(now, PER_SECOND) +
+		timelines_share(Max(here.timeline, there.timeline));
+	epoch = Max(share, Min(row_epoch, LE_EPOCH_LIMIT) + 1);
 	epoch = Max(epoch, (int64) pg_atomic_read_u64(le_shmem_floor()) + 1);
-	epoch = Max(epoch, last + jump);
-	epoch = Max(epoch, le_clock_since_2020(EPOCHS_PER_SECOND) +
-				offset + jump);
+	if (last >= share)
+		epoch = Max(epoch, last +
+					step_ahead(now, drawn_at, &there, &here));
 	if (epoch >= LE_EPOCH_LIMIT)
 		ereport(ERROR,
 				(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
 				 errmsg("the epochs of this database are used up"),
 				 errdetail("Epochs lie below %lld, so that every client can represent them.",
 						   (long long) LE_EPOCH_LIMIT)));
-	if (jump > 0)
-	{
-		set_sequence(relations->offset, offset + jump);
-		set_sequence(relations->identity, server);
-	}
+
+	if (stored < 0 || there.server != here.server ||
+		there.timeline != here.timeline)
+		set_sequence(relations->identity,
+					 ((int64) here.server << 32) | here.timeline);
+	if (epoch == share && there.timeline <= here.timeline)
+		now = 0;
+	if (now != drawn_at)
+		set_sequence(relations->drawn_at, now);
 	set_sequence(relations->epoch, epoch);
 	return epoch;
 }

@@ -47,7 +47,7 @@ forget_relations(Datum arg, Oid relid)
 	if (relid == InvalidOid || relid == known.state ||
 		relid == known.metadata || relid == known.history ||
 		relid == known.epoch ||
-		relid == known.identity || relid == known.offset)
+		relid == known.identity || relid == known.drawn_at)
 		known_namespace = InvalidOid;
 	invalidations++;
 }
@@ -94,7 +94,7 @@ find_relations(Oid namespace, LeRelations *found)
 	found->history = find_relation(namespace, "leader_election_history");
 	found->epoch = find_relation(namespace, "leader_election_epoch");
 	found->identity = find_relation(namespace, "leader_election_epoch_identity");
-	found->offset = find_relation(namespace, "leader_election_epoch_offset");
+	found->drawn_at = find_relation(namespace, "leader_election_epoch_drawn_at");
 	found->owner = relation_owner(found->epoch);
 }
 

@@ -19,7 +19,7 @@ typedef struct LeRelations
 	Oid			history;		/* one row for each term that has ended */
 	Oid			epoch;			/* sequence: the last epoch drawn */
 	Oid			identity;		/* sequence: the server that drew it */
-	Oid			offset;			/* sequence: what is added to the clock */
+	Oid			drawn_at;		/* sequence: when that was, if it matters */
 	Oid			owner;			/* the role that owns them */
 } LeRelations;
 

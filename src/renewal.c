@@ -183,6 +183,7 @@ typedef struct Forgotten
 	Oid			state;
 	const char *holder;
 	List	   *keys;			/* of LeKey */
+	bool		all;			/* are those all that there are? */
 } Forgotten;
 
 static bool
@@ -206,6 +207,8 @@ collect_forgotten(const LeElection *election, void *arg)
 			key->epoch = election->epoch;
 			forgotten->keys = lappend(forgotten->keys, key);
 		}
+		else if (view.unconfirmed)
+			forgotten->all = false;
 	}
 	return true;
 }
@@ -237,12 +240,11 @@ reclaim_all(Oid state, const char *holder, LeTell tell, void *arg)
 		int64		start;
 		char		holder[LE_NAME_MAX + 1];
 	}			done;
-	Forgotten	forgotten = {state, holder, NIL};
+	Forgotten	forgotten = {state, holder, NIL, true};
 	LeKey		nobody = {state, "", 0};
 	LePlaceInfo info;
 	Relation	rel;
 	ListCell   *lc;
-	bool		all = true;
 	int64		until = le_clock_now() + RECLAIM_WAIT;
 
 	le_place_look(&nobody, &info);
@@ -259,9 +261,9 @@ reclaim_all(Oid state, const char *holder, LeTell tell, void *arg)
 		if (reclaim(lfirst(lc), until))
 			renew_and_tell(lfirst(lc), tell, arg);
 		else
-			all = false;
+			forgotten.all = false;
 	}
-	if (all)
+	if (forgotten.all)
 	{
 		done.rel = state;
 		done.user = GetUserId();

@@ -87,14 +87,16 @@ const char *
 le_view_end(const LeView *view, TimestampTz now, TimestampTz *ended_at)
 {
 	int64		mono = le_clock_now();
-
-	if (view->standing != LE_STANDING_LAPSED)
-		return NULL;
+	bool		lapsed = view->standing == LE_STANDING_LAPSED;
 
 	/* A session ends unseen, so all that is known is that it has. */
 	*ended_at = now;
-	if (mono >= view->deadline)
+	if (lapsed && mono >= view->deadline)
 		*ended_at -= mono - view->deadline;
+	/* The wall clock may have been set back since. */
+	*ended_at = Max(*ended_at, view->row.acquired_at);
+	if (!lapsed)
+		return NULL;
 	return view->session_ended && view->now < view->deadline ?
 		"session_ended" : "expired";
 }

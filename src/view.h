@@ -45,9 +45,9 @@ extern void le_view_judge(Oid rel, LeView *view);
 extern void le_view_watch(Oid rel, LeView *view);
 
 /*
- * How the term ended, if it has lapsed: the reason as the history has it, and
- * when, as far as that is known; not after "now", which the wall clock shows.
- * NULL if it has not lapsed.
+ * How the term ended, if it has lapsed: the reason as the history has it; NULL
+ * if it has not.  And when, as far as that is known, or would if it ended now,
+ * which the wall clock shows; never before it began.
  */
 extern const char *le_view_end(const LeView *view, TimestampTz now,
 							   TimestampTz *ended_at);

@@ -26,7 +26,11 @@ our @EXPORT = qw(
   acquire await_sync_commits renew is_leader elapsed now
   start_query finish_query query_done
   poll_until wait_for_state crash rewrite_conf
-  spawn_worker);
+  spawn_worker check_tables);
+
+# By name, as tests may have their own of that name:
+#	use LeaderElection qw(:DEFAULT draw);
+our @EXPORT_OK = qw(draw move_ahead promote kill_postmaster);
 
 # new_node(name, conf => "...", streaming => 1, preload => 1): a running server
 # with the extension.
@@ -345,10 +349,224 @@ sub spawn_worker
 	};
 }
 
+# Begins a new term and ends it again: the answer is its epoch.
+my $drawn = 0;
+
+sub draw
+{
+	my ($dbh, $election) = @_;
+	$election //= 'drawn ' . $drawn++;
+	my $term = acquire($dbh, $election, 'leader', '1 hour');
+
+	die 'no term' unless is_leader($term);
+	value($dbh, 'SELECT leader_release(?, ?)', $election, $term->{epoch});
+	return $term->{epoch};
+}
+
+# Moves the counter of epochs far ahead of what the wall clock contributes, as
+# that is a lower bound which hides what the other rules are for.
+sub move_ahead
+{
+	my ($dbh) = @_;
+	value($dbh, "SELECT setval('leader_election_epoch',
+		greatest(last_value, 1::bigint << 50)) FROM leader_election_epoch");
+	return;
+}
+
+# Starts a standby and promotes it; the answer is a session.
+sub promote
+{
+	my ($standby) = @_;
+	$standby->start;
+	$standby->promote;
+	return connect_to($standby);
+}
+
+# Kills the process that all others of a server are children of.  They end by
+# themselves, and a server can be started only when they have.
+sub kill_postmaster
+{
+	my ($node) = @_;
+	my $parent = $node->{_pid};
+	my @family = ($parent, grep { (parent_of($_) // 0) == $parent }
+		  map { m,^/proc/(\d+)$, } glob '/proc/[0-9]*');
+
+	$node->kill9;
+	poll_until(sub { !grep { defined parent_of($_) } @family },
+		'the end of the processes of a killed server');
+
+	# Until somebody has waited for the orphan, its number is taken, and the
+	# next server would believe its lock files.
+	unlink $node->data_dir . '/postmaster.pid',
+	  $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+	return;
+}
+
+# Of a process that has not ended: one that nobody has waited for yet has.
+sub parent_of
+{
+	my ($pid) = @_;
+	open(my $file, '<', "/proc/$pid/stat") or return;
+	my ($state, $parent) = (<$file> // '') =~ /^.*\) (\S) (\d+) /;
+
+	return defined $state && $state ne 'Z' && $state ne 'X' ? $parent : undef;
+}
+
+# The extension writes rows and index entries below the executor.  Every row of
+# its tables is whole and in every index, and every index in order; checked on
+# a primary, after what might have left them otherwise.
+sub check_tables
+{
+	my ($node, $case, $database) = @_;
+	my $dbh = connect_to($node, $database);
+	my $tables = <<'EOC';
+	WITH ours AS (
+		SELECT c.oid, c.reltoastrelid FROM pg_class c
+		  JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+			AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+		  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'leader_election'
+		 WHERE c.relkind = 'r')
+	SELECT oid FROM ours UNION ALL SELECT reltoastrelid FROM ours WHERE reltoastrelid <> 0
+EOC
+
+  SKIP:
+	{
+		Test::More::skip('amcheck is not installed', 1)
+		  if !value($dbh, "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'");
+		$dbh->do('CREATE EXTENSION IF NOT EXISTS amcheck');
+
+		my ($checked, @problems) = (0);
+		foreach my $table (@{ column($dbh, $tables) })
+		{
+			my $name = value($dbh, 'SELECT ?::regclass', $table);
+
+			push @problems, map { "$name: $_" } @{
+				column($dbh, 'SELECT msg FROM verify_heapam(?::oid::regclass, check_toast => true)', $table) };
+			foreach my $index (@{
+				column($dbh, 'SELECT indexrelid::regclass FROM pg_index WHERE indrelid = ?', $table) })
+			{
+				$checked++;
+				push @problems, $dbh->errstr
+				  if sqlstate($dbh, 'SELECT bt_index_parent_check(?::regclass, true, true)', $index) ne '00000';
+			}
+		}
+		push @problems, "only $checked indexes found" if $checked < 3;
+		Test::More::is(join("\n", @problems), '', "$case: tables and indexes are whole");
+	}
+	$dbh->disconnect;
+	return;
+}
+
 # A test that breaks off leaves no frozen process behind.
 END
 {
 	kill 'KILL', @workers if @workers;
+}
+
+# What follows is for servers that replicate.
+push @EXPORT, qw(wal_receiver freeze thaw wal_position wal_records told);
+
+# The process by which a standby follows, once it does.
+sub wal_receiver
+{
+	my ($standby) = @_;
+	my $dbh = connect_to($standby);
+	my $pid = poll_until(
+		sub {
+			value($dbh,
+				"SELECT pid FROM pg_stat_wal_receiver WHERE status = 'streaming'");
+		},
+		'the standby to follow');
+
+	$dbh->disconnect;
+	return $pid;
+}
+
+# Stops processes such that they have stopped when the call returns.
+my %frozen;
+
+sub freeze
+{
+	foreach my $pid (@_)
+	{
+		kill 'STOP', $pid or die "process $pid: $!";
+		$frozen{$pid} = 1;
+		poll_until(
+			sub {
+				open my $fh, '<', "/proc/$pid/stat" or die "process $pid: $!";
+				<$fh> =~ /^.*\) T /;
+			},
+			"process $pid to stop");
+	}
+	return;
+}
+
+# Lets processes go on; without arguments, all.
+sub thaw
+{
+	my @pids = @_ ? @_ : keys %frozen;
+
+	kill 'CONT', @pids;
+	delete @frozen{@pids};
+	return;
+}
+
+# A frozen process would make its server's end slow.
+END
+{
+	kill 'CONT', keys %frozen;
+}
+
+sub wal_position { return value($_[0], 'SELECT pg_current_wal_insert_lsn()'); }
+
+# What was written to the log since a position: how many records that do
+# nothing, and which others, but for those that servers write by themselves.
+# Needs the extension pg_walinspect.
+sub wal_records
+{
+	my ($dbh, $from) = @_;
+	my $to = wal_position($dbh);
+	my %seen = (noop => 0, other => []);
+
+	return \%seen if $to eq $from;
+
+	# What is shown must have been flushed.
+	$dbh->do('BEGIN');
+	$dbh->do('SET LOCAL synchronous_commit = local');
+	value($dbh, q{SELECT pg_logical_emit_message(true, 'flush', '')});
+	$dbh->do('COMMIT');
+	foreach my $record (@{
+			$dbh->selectall_arrayref(
+				'SELECT * FROM pg_get_wal_records_info(?, ?)',
+				{ Slice => {} }, $from, $to)
+		})
+	{
+		my $type = "$record->{resource_manager} $record->{record_type}";
+
+		$seen{noop}++ if $type eq 'XLOG NOOP';
+		push @{ $seen{other} }, $type
+		  if $type !~ /^(?:XLOG (?:NOOP|FPI_FOR_HINT|CHECKPOINT_.*)|Standby .*)$/;
+	}
+	return \%seen;
+}
+
+# Asks and notes when: the lease that was told of ends, by the clock of this
+# test, neither before "ends_after" nor after "ends_before".
+sub told
+{
+	my ($ask, @arguments) = @_;
+	my $asked = now();
+	my $answer = $ask->(@arguments);
+	my $answered = now();
+
+	$answer->{asked} = $asked;
+	$answer->{answered} = $answered;
+	if (defined $answer->{expires_in})
+	{
+		$answer->{ends_after} = $asked + $answer->{expires_in};
+		$answer->{ends_before} = $answered + $answer->{expires_in};
+	}
+	return $answer;
 }
 
 1;
