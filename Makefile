@@ -21,8 +21,10 @@ OBJS = \
 	src/arguments.o \
 	src/change.o \
 	src/clock.o \
+	src/cover.o \
 	src/election.o \
 	src/epoch.o \
+	src/external.o \
 	src/fence.o \
 	src/guard.o \
 	src/guc.o \
@@ -30,6 +32,7 @@ OBJS = \
 	src/lock.o \
 	src/place.o \
 	src/protect.o \
+	src/protected.o \
 	src/quorum.o \
 	src/relations.o \
 	src/renewal.o \
@@ -42,6 +45,7 @@ OBJS = \
 	src/standby.o \
 	src/status.o \
 	src/store.o \
+	src/template.o \
 	src/token.o \
 	src/view.o \
 	src/wait.o

@@ -160,6 +160,21 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION leader_set_metadata(text, bigint, jsonb) IS
 'publish something about the leader for as long as this term lasts; null removes it';
 
+CREATE FUNCTION leader_configure(
+    election text,
+    ttl interval DEFAULT NULL,
+    lock_delay interval DEFAULT NULL,
+    failover_limit integer DEFAULT NULL,
+    failover_window interval DEFAULT NULL,
+    paused boolean DEFAULT NULL,
+    owner name DEFAULT NULL,
+    external boolean DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'le_leader_configure'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_configure(text, interval, interval, integer, interval, boolean, name, boolean) IS
+'set what holds for every term of an election; null leaves it as it is';
+
 -- Fencing
 
 CREATE FUNCTION leader_fence(election text, epoch bigint)
@@ -194,7 +209,42 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION leader_unprotect(regclass) IS
 'undo leader_protect';
 
+CREATE FUNCTION leader_election_cover()
+RETURNS event_trigger
+AS 'MODULE_PATHNAME', 'le_leader_election_cover'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_election_cover() IS
+'internal: event trigger that protects what becomes part of a protected table';
+
+CREATE EVENT TRIGGER leader_election_cover ON ddl_command_end
+WHEN TAG IN ('CREATE TABLE', 'ALTER TABLE', 'CREATE FOREIGN TABLE', 'ALTER FOREIGN TABLE', 'CREATE SCHEMA')
+EXECUTE FUNCTION leader_election_cover();
+COMMENT ON EVENT TRIGGER leader_election_cover IS
+'internal: new partitions and children of a protected table are protected too';
+
 -- Seeing
+
+CREATE FUNCTION leader_election_protected(
+    OUT relation regclass,
+    OUT election text,
+    OUT epoch_column name,
+    OUT level text,
+    OUT replica boolean,
+    OUT in_force boolean,
+    OUT problem text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'le_leader_election_protected'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_election_protected() IS
+'internal: the rows behind the view leader_protected';
+
+CREATE VIEW leader_protected AS
+SELECT p.relation, p.election, p.epoch_column, p.level, p.replica, p.in_force,
+       p.problem
+FROM leader_election_protected() p;
+COMMENT ON VIEW leader_protected IS
+'every protected table, and whether its protection is fully in force';
+GRANT SELECT ON leader_protected TO PUBLIC;
 
 CREATE FUNCTION leader_election_status(
     OUT election text,

@@ -119,8 +119,11 @@ END $$;
 -- Compared byte by byte: composed and decomposed are two elections.
 SELECT count(*) AS elections, count(DISTINCT epoch) AS epochs FROM leader_status
 WHERE election IN (SELECT name FROM good_names);
--- The trigger keeps braces for columns of the row.
+-- Where a table is protected, braces are for columns of the row.
+SELECT outcome($$SELECT leader_protect('names_table', 'names {')$$);
+SELECT outcome($$SELECT leader_protect('names_table', 'names {nowhere}')$$);
 SELECT outcome($$SELECT leader_protect('names_table', 'names {id}')$$);
+SELECT outcome($$SELECT leader_unprotect('names_table')$$);
 
 -- Epochs that are no epochs are not current, and no error of their own.
 SELECT e, is_leader, leader_check('x', e), leader_release('x', e), leader_set_metadata('x', e, '{}')

@@ -1,7 +1,8 @@
 --
 -- leader_protect() and leader_unprotect(): which relations can be protected, by
 -- whom, and what then stands between a statement and the table.  Guards P2 where
--- tables carry no epoch, and that whatever cannot be covered is refused.
+-- tables carry no epoch, and that whatever cannot be covered is refused.  For
+-- partitioned tables and inheritance see partitions.sql and inheritance.sql.
 --
 -- What a run that broke off has left behind.
 SET client_min_messages = warning;
@@ -127,6 +128,7 @@ DECLARE
 	detail text;
 BEGIN
 	PERFORM leader_protect(relation::regclass, 'protect', epoch_column::name);
+	PERFORM leader_unprotect(relation::regclass);
 	RETURN 'PROTECTED';
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
@@ -155,7 +157,7 @@ FROM unnest('{pg_class,pg_catalog.pg_authid,information_schema.tables,no_such_ta
 	WITH ORDINALITY AS t(r, n) ORDER BY n;
 SELECT (regexp_match(refused(reltoastrelid::regclass::text), '^\d+'))[1] AS toast FROM pg_class WHERE relname = 'pg_proc' AND relkind = 'r';
 SELECT left(refused('0'), 5) AS no_relation, left(refused('-'), 5) AS none;
--- Once a child is gone its parent is a table like any other.
+-- Once a child is gone, each is a table like any other.
 ALTER TABLE child NO INHERIT parent;
 SELECT refused('parent'), refused('child');
 DROP TABLE parent, child;
@@ -253,10 +255,12 @@ SELECT leader_protect('ledger', 'protect');
 SELECT leader_unprotect('ledger');
 INSERT INTO ledger VALUES (21);
 COMMIT;
--- A protected table that has got a child since can still be unprotected.
+-- A protected table that has got a child since is unprotected together with it.
 SELECT leader_protect('ledger', 'protect');
 CREATE TABLE later () INHERITS (ledger);
+SELECT leader_unprotect('later');
 SELECT leader_unprotect('ledger');
+INSERT INTO later VALUES (22);
 DROP TABLE later;
 -- LIKE copies no trigger.
 SELECT leader_protect('ledger', 'protect', 'fence_epoch');

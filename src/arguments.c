@@ -63,17 +63,6 @@ le_check_name(const char *name, const char *what)
 				 errdetail("A name has no control characters.")));
 }
 
-void
-le_check_trigger_election(const char *name)
-{
-	le_check_name(name, "election");
-	if (strpbrk(name, "{}") != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("a table cannot be protected by election \"%s\"", name),
-				 errdetail("Braces in the name are reserved for columns of the row.")));
-}
-
 char *
 le_arg_name(FunctionCallInfo fcinfo, int n, const char *what)
 {

@@ -29,7 +29,4 @@ extern Datum le_arg_metadata(FunctionCallInfo fcinfo, int n, bool *isnull);
 /* Error 22023 for a string that cannot be the name of what it is to name. */
 extern void le_check_name(const char *name, const char *what);
 
-/* The same for the election argument of a trigger. */
-extern void le_check_trigger_election(const char *name);
-
 #endif							/* LE_ARGUMENTS_H */

@@ -204,7 +204,9 @@ notify_all(void)
 	{
 		Change	   *change = lfirst(lc);
 
-		if (change->kind == LE_CHANGE_BEGUN && !le_change_ended(&change->key))
+		if (change->kind == LE_CHANGE_RAISED ||
+			(change->kind == LE_CHANGE_BEGUN &&
+			 !le_change_ended(&change->key)))
 			notify(change, "begin");
 	}
 }

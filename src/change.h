@@ -17,7 +17,8 @@ typedef enum LeChangeKind
 	LE_CHANGE_BEGUN,			/* granted a term, its place is pending */
 	LE_CHANGE_ENDED,			/* ended a term */
 	LE_CHANGE_REPLACED,			/* replaced a term that had run out */
-	LE_CHANGE_METADATA			/* neither, but locks the election */
+	LE_CHANGE_RAISED,			/* raised the mark of an external election */
+	LE_CHANGE_OTHER				/* none of these, but locks the election */
 } LeChangeKind;
 
 /* For _PG_init. */

@@ -67,22 +67,40 @@ too_many_elections(Relation rel)
 	return count++ >= le_max_elections;
 }
 
+void
+le_election_require(const LeRelations *relations, Relation rel,
+					const char *election, const LeElection *row)
+{
+	if (row->exists)
+	{
+		le_rights_require(row->owner, election);
+		return;
+	}
+	le_rights_require_create(relations->epoch, election);
+	if (too_many_elections(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many elections in this database"),
+				 errhint("Raise leader_election.max_elections, or use the names that exist.")));
+}
+
+static void
+refuse_external(const LeElection *row)
+{
+	if (row->kind == LE_KIND_EXTERNAL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("election \"%s\" is external", row->election),
+				 errdetail("Its leader is elected elsewhere; here its tokens are only checked.")));
+}
+
 /* Everything that can be refused before anything is changed. */
 static void
 check_grantable(const LeRelations *relations, Relation rel, const LeBid *bid,
 				const LeView *view)
 {
-	if (view->row.exists)
-		le_rights_require(view->row.owner, bid->election);
-	else
-	{
-		le_rights_require_create(relations->epoch, bid->election);
-		if (too_many_elections(rel))
-			ereport(ERROR,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many elections in this database"),
-					 errhint("Raise leader_election.max_elections, or use the names that exist.")));
-	}
+	le_election_require(relations, rel, bid->election, &view->row);
+	refuse_external(&view->row);
 	if (le_require_sync_standby && !le_standby_defined())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -108,6 +126,18 @@ add_history(const LeRelations *relations, const LeElection *row,
 	rel = le_history_open(relations->history, RowExclusiveLock);
 	le_store_add_history(rel, row, ended_at, reason);
 	table_close(rel, NoLock);
+}
+
+void
+le_election_end_lapsed(const LeRelations *relations, const LeView *view,
+					   TimestampTz now, int64 until)
+{
+	LeKey		old = {relations->state, view->row.election, view->row.epoch};
+	TimestampTz ended_at;
+	const char *reason = le_view_end(view, now, &ended_at);
+
+	le_change_note(LE_CHANGE_REPLACED, &old, until);
+	add_history(relations, &view->row, ended_at, reason);
 }
 
 /*
@@ -140,14 +170,7 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 	deadline = row.ttl > 0 ? now + row.ttl : LE_FOREVER;
 	until = Min(deadline, now + LE_CHANGE_LIMIT_ACQUIRE);
 	if (view->row.held)
-	{
-		LeKey		old = {relations->state, bid->election, view->row.epoch};
-		TimestampTz ended_at;
-		const char *reason = le_view_end(view, row.acquired_at, &ended_at);
-
-		le_change_note(LE_CHANGE_REPLACED, &old, until);
-		add_history(relations, &view->row, ended_at, reason);
-	}
+		le_election_end_lapsed(relations, view, row.acquired_at, until);
 	le_change_note(LE_CHANGE_BEGUN, &key, until);
 	if (row.kind == LE_KIND_SESSION)
 		le_session_take(&key, row.ttl);
@@ -166,13 +189,8 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 	answer->granted = true;
 }
 
-/*
- * Takes what a grant needs beyond ShareUpdateExclusiveLock, and closes the
- * place of the lapsed term that is to be replaced.  False if somebody is at
- * work on the election; then nothing was taken.
- */
-static bool
-lock_for_grant(Oid state, const char *election, const LeElection *row)
+bool
+le_election_lock_free(Oid state, const char *election, const LeElection *row)
 {
 	LeKey		old = {state, election, row->epoch};
 
@@ -202,7 +220,7 @@ grant_under_lock(const LeRelations *relations, const LeBid *bid,
 	if (!le_view_is_held(view))
 	{
 		check_grantable(relations, rel, bid, view);
-		granted = lock_for_grant(relations->state, bid->election, &view->row);
+		granted = le_election_lock_free(relations->state, bid->election, &view->row);
 	}
 	if (granted)
 		grant(relations, rel, bid, view, answer);
@@ -278,6 +296,7 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 	table_close(rel, AccessShareLock);
 	if (view.row.exists)
 		le_rights_require(view.row.owner, bid->election);
+	refuse_external(&view.row);
 
 	key.epoch = view.row.epoch;
 	if (view.standing == LE_STANDING_HELD &&
@@ -314,8 +333,8 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 		le_lock_release(&lock, ShareUpdateExclusiveLock);
 }
 
-static void
-cannot_lock(const char *election)
+void
+le_election_cannot_lock(const char *election)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -373,7 +392,7 @@ le_election_release(const LeRelations *relations, const LeKey *key)
 	PreventCommandIfReadOnly("leader_release()");
 
 	if (!le_lock_change(ours.state, key->election))
-		cannot_lock(key->election);
+		le_election_cannot_lock(key->election);
 	rel = le_state_open(ours.state, RowExclusiveLock);
 	le_view_read(rel, key->election, &view);
 	if (!view.row.held || view.row.epoch != key->epoch)
@@ -403,7 +422,7 @@ le_election_set_metadata(const LeRelations *relations, const LeKey *key,
 		return false;
 	PreventCommandIfReadOnly("leader_set_metadata()");
 	if (!le_lock_queue(&lock, ShareUpdateExclusiveLock))
-		cannot_lock(key->election);
+		le_election_cannot_lock(key->election);
 	rel = le_state_open(ours.state, AccessShareLock);
 	le_view_read(rel, key->election, &view);
 	table_close(rel, AccessShareLock);
@@ -412,7 +431,7 @@ le_election_set_metadata(const LeRelations *relations, const LeKey *key,
 		le_lock_release(&lock, ShareUpdateExclusiveLock);
 		return false;
 	}
-	le_change_note(LE_CHANGE_METADATA, key, le_clock_now() + LE_CHANGE_LIMIT);
+	le_change_note(LE_CHANGE_OTHER, key, le_clock_now() + LE_CHANGE_LIMIT);
 	rel = le_metadata_open(ours.metadata, RowExclusiveLock);
 	le_store_set_metadata(rel, key, value, isnull);
 	table_close(rel, NoLock);

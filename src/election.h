@@ -10,6 +10,7 @@
 
 #include "answer.h"
 #include "relations.h"
+#include "view.h"
 
 typedef struct LeBid
 {
@@ -30,5 +31,37 @@ extern bool le_election_release(const LeRelations *relations, const LeKey *key);
 extern bool le_election_set_metadata(const LeRelations *relations,
 									 const LeKey *key, Datum value,
 									 bool isnull);
+
+/*
+ * For all who begin or end something with an election.
+ */
+
+/*
+ * Errors: 42501 without the rights on it, or to create it if it does not exist;
+ * 53400 for one too many.  rel is the open table of elections.
+ */
+extern void le_election_require(const LeRelations *relations, Relation rel,
+								const char *election, const LeElection *row);
+
+/*
+ * Takes what a change of epoch or holder needs, and closes the place of the term
+ * that has lapsed, if the row names one.  False if that has not, or somebody is
+ * at work on the election; then nothing was taken.  The caller holds the
+ * election's lock in ShareUpdateExclusiveLock, and read the row under it.
+ */
+extern bool le_election_lock_free(Oid state, const char *election,
+								  const LeElection *row);
+
+/*
+ * Notes that the term that the row names, and that has lapsed, is replaced now,
+ * by the wall clock; the row itself is left to the caller.  "until" as for
+ * le_change_note.
+ */
+extern void le_election_end_lapsed(const LeRelations *relations,
+								   const LeView *view, TimestampTz now,
+								   int64 until);
+
+/* Error 55P03: the election's lock could not be taken in time. */
+extern void le_election_cannot_lock(const char *election);
 
 #endif							/* LE_ELECTION_H */

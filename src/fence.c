@@ -5,8 +5,8 @@
  *
  * The trigger takes its token from, in this order, the row's epoch column (if
  * it has one that the statement gives a value), leader_fence() in the same
- * transaction, the setting, and a term that this session leads.  It always raises an error or lets the write
- * pass; it never skips a row.
+ * transaction, the setting, and a term that this session leads.  It always
+ * raises an error or lets the write pass; it never skips a row.
  *
  * A row trigger runs for every row.  What it found for the last one is kept
  * for as long as le_generation stands still, so that most rows cost a few
@@ -29,15 +29,26 @@
 #include "guc.h"
 #include "leader_election.h"
 #include "relations.h"
+#include "template.h"
 #include "token.h"
+
+/* An election that a trigger asks for, and what was found */
+typedef struct Claim
+{
+	LeKey		key;			/* of the last token found current */
+	uint64		generation;		/* when that was */
+	int64		presented;		/* the token presented, 0 if none */
+	uint64		presented_generation;	/* when that was asked */
+	char		election[LE_NAME_MAX + 1];
+} Claim;
 
 /* What a trigger keeps from row to row; lives as long as its FmgrInfo */
 typedef struct Fence
 {
-	LeKey		key;			/* of the last token found current */
-	uint64		generation;		/* when that was */
-	int64		presented;		/* the token presented then; 0 if none */
+	LeTemplate *election;
 	int			column;			/* of the epoch, or 0 */
+	Claim		new;			/* by the row that is to be stored */
+	Claim		old;			/* by the one that stood there */
 } Fence;
 
 PG_FUNCTION_INFO_V1(le_leader_fence);
@@ -76,10 +87,19 @@ check_call(FunctionCallInfo fcinfo)
 		trigger_misused("The trigger must fire before the event.");
 	if (data->tg_trigger->tgnargs < 1 || data->tg_trigger->tgnargs > 2)
 		trigger_misused("Its arguments are the election and, optionally, the epoch column.");
-	if (data->tg_trigger->tgnargs == 2 &&
-		!TRIGGER_FIRED_FOR_ROW(data->tg_event) &&
-		!TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
-		trigger_misused("A trigger with an epoch column must fire for each row.");
+}
+
+bool
+le_fence_has_epoch_column(Relation rel, const char *name)
+{
+	int			column = SPI_fnumber(RelationGetDescr(rel), name);
+	Form_pg_attribute attribute;
+
+	if (column <= 0)
+		return false;
+	attribute = TupleDescAttr(RelationGetDescr(rel), column - 1);
+	return attribute->atttypid == INT8OID &&
+		attribute->attgenerated == '\0' && attribute->attidentity == '\0';
 }
 
 int
@@ -88,6 +108,8 @@ le_fence_epoch_column(Relation rel, const char *name)
 	int			column = SPI_fnumber(RelationGetDescr(rel), name);
 	Form_pg_attribute attribute;
 
+	if (le_fence_has_epoch_column(rel, name))
+		return column;
 	if (column == SPI_ERROR_NOATTRIBUTE)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
@@ -100,13 +122,11 @@ le_fence_epoch_column(Relation rel, const char *name)
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("epoch column \"%s\" of relation \"%s\" must be of type bigint",
 						name, RelationGetRelationName(rel))));
-	if (attribute->attgenerated != '\0' || attribute->attidentity != '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
-				 errmsg("epoch column \"%s\" of relation \"%s\" must not be generated",
-						name, RelationGetRelationName(rel)),
-				 errdetail("The fence stores epochs in it.")));
-	return column;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+			 errmsg("epoch column \"%s\" of relation \"%s\" must not be generated",
+					name, RelationGetRelationName(rel)),
+			 errdetail("The fence stores epochs in it.")));
 }
 
 bool
@@ -133,7 +153,7 @@ le_fence_not_last(Relation rel)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("a row trigger of table \"%s\" could change the epoch after it was checked",
+			 errmsg("a row trigger of table \"%s\" could change the row after it was checked",
 					RelationGetRelationName(rel)),
 			 errdetail("Triggers fire in the order of their names, and the fence must be the last one that fires before the row is stored."),
 			 errhint("Rename the other trigger so that its name sorts before the fence's.")));
@@ -143,52 +163,87 @@ static Fence *
 get_fence(FunctionCallInfo fcinfo)
 {
 	TriggerData *data = (TriggerData *) fcinfo->context;
+	const Trigger *trigger = data->tg_trigger;
 	Fence	   *fence = fcinfo->flinfo->fn_extra;
+	bool		judges_row;
+	MemoryContext old;
 
 	if (fence != NULL)
 		return fence;
-	fence = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(Fence));
-	fence->key.rel = le_relations(fcinfo)->state;
-	fence->key.election = data->tg_trigger->tgargs[0];
-	le_check_trigger_election(fence->key.election);
-	if (data->tg_trigger->tgnargs == 2)
-	{
+	old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+	fence = palloc0(sizeof(Fence));
+	fence->election = le_template_parse(trigger->tgargs[0],
+										data->tg_relation);
+	MemoryContextSwitchTo(old);
+	if (trigger->tgnargs == 2)
 		fence->column = le_fence_epoch_column(data->tg_relation,
-											  data->tg_trigger->tgargs[1]);
-		if (TRIGGER_FIRED_FOR_ROW(data->tg_event) &&
-			!le_fence_runs_last(data->tg_relation->trigdesc,
-								data->tg_trigger->tgname))
+											  trigger->tgargs[1]);
+	fence->new.key.rel = fence->old.key.rel = le_relations(fcinfo)->state;
+	fence->new.key.election = fence->new.election;
+	fence->old.key.election = fence->old.election;
+
+	judges_row = fence->column > 0 ||
+		le_template_constant(fence->election) == NULL;
+	if (TRIGGER_FIRED_FOR_ROW(data->tg_event))
+	{
+		if (judges_row && !le_fence_runs_last(data->tg_relation->trigdesc,
+											  trigger->tgname))
 			le_fence_not_last(data->tg_relation);
 	}
+	else if (judges_row && !TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
+		trigger_misused("A trigger that looks at rows must fire for each row.");
 	fcinfo->flinfo->fn_extra = fence;
 	return fence;
 }
 
+/* Makes a claim be about the election of a row, or of all rows alike. */
+static Claim *
+claim(const Fence *fence, Claim *claim, HeapTuple row, Relation rel)
+{
+	const char *constant = le_template_constant(fence->election);
+	char		election[LE_NAME_MAX + 1];
+
+	if (constant)
+	{
+		if (claim->election[0] == '\0')
+			strlcpy(claim->election, constant, sizeof(claim->election));
+		return claim;
+	}
+	le_template_expand(fence->election, row, rel, election);
+	if (strcmp(election, claim->election) != 0)
+	{
+		strlcpy(claim->election, election, sizeof(claim->election));
+		claim->generation = claim->presented_generation = 0;
+	}
+	return claim;
+}
+
 /* Requires the epoch to be current; asks only if it was not asked before. */
 static void
-require_epoch(Fence *fence, int64 epoch)
+require_epoch(Claim *claim, int64 epoch)
 {
-	if (fence->generation == le_generation && fence->key.epoch == epoch)
+	if (claim->generation == le_generation && claim->key.epoch == epoch)
 		return;
-	fence->key.epoch = epoch;
-	le_token_use(&fence->key);
-	fence->presented = le_token_presented(fence->key.rel, fence->key.election);
-	fence->generation = le_generation;
+	claim->key.epoch = epoch;
+	le_token_use(&claim->key);
+	claim->generation = le_generation;
 }
 
 /* Requires that a token is presented and current; returns its epoch. */
 static int64
-require_presented(Fence *fence, Relation rel)
+require_presented(Claim *claim, Relation rel)
 {
-	int64		epoch = fence->generation == le_generation ?
-		fence->presented :
-		le_token_presented(fence->key.rel, fence->key.election);
-
-	if (epoch == 0)
-		le_token_missing(fence->key.rel, fence->key.election,
+	if (claim->presented_generation != le_generation)
+	{
+		claim->presented = le_token_presented(claim->key.rel,
+											  claim->key.election);
+		claim->presented_generation = le_generation;
+	}
+	if (claim->presented == 0)
+		le_token_missing(claim->key.rel, claim->key.election,
 						 RelationGetRelationName(rel));
-	require_epoch(fence, epoch);
-	return epoch;
+	require_epoch(claim, claim->presented);
+	return claim->presented;
 }
 
 static HeapTuple
@@ -201,41 +256,78 @@ stamp(HeapTuple tuple, Relation rel, int column, int64 epoch)
 									 &value, &isnull);
 }
 
-/* The row to be stored for one that an INSERT or UPDATE brings. */
-static HeapTuple
-fence_row(Fence *fence, const TriggerData *data)
+/*
+ * Does the row bring an epoch?  One that an UPDATE only leaves standing is
+ * nobody's claim to be leader.
+ */
+static bool
+brings_epoch(const Fence *fence, const TriggerData *data, int64 *epoch)
 {
 	TupleDesc	desc = RelationGetDescr(data->tg_relation);
 	bool		update = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
-	HeapTuple	tuple = update ? data->tg_newtuple : data->tg_trigtuple;
 	bool		isnull;
-	int64		epoch = DatumGetInt64(heap_getattr(tuple, fence->column, desc,
-												   &isnull));
-	bool		given = !isnull;
+	bool		was_null;
+	Datum		was;
 
-	/* An epoch that is only left standing is nobody's claim to be leader. */
-	if (given && update)
-	{
-		bool		was_null;
-		Datum		was = heap_getattr(data->tg_trigtuple, fence->column, desc,
-									   &was_null);
+	*epoch = DatumGetInt64(heap_getattr(update ? data->tg_newtuple :
+										data->tg_trigtuple,
+										fence->column, desc, &isnull));
+	if (isnull || !update)
+		return !isnull;
+	was = heap_getattr(data->tg_trigtuple, fence->column, desc, &was_null);
+	return was_null || DatumGetInt64(was) != *epoch;
+}
 
-		given = was_null || DatumGetInt64(was) != epoch;
-	}
-	if (given)
+/* Judges one row; returns the one to go on with. */
+static HeapTuple
+fence_row(Fence *fence, const TriggerData *data)
+{
+	Relation	rel = data->tg_relation;
+	bool		update = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
+	bool		delete = TRIGGER_FIRED_BY_DELETE(data->tg_event);
+	HeapTuple	result = update ? data->tg_newtuple : data->tg_trigtuple;
+	Claim	   *new = NULL;
+	int64		epoch;
+
+	if (!delete)
+		new = claim(fence, &fence->new, result, rel);
+	if (delete || (update && le_template_constant(fence->election) == NULL))
 	{
-		require_epoch(fence, epoch);
-		return tuple;
+		Claim	   *old = claim(fence, &fence->old, data->tg_trigtuple, rel);
+
+		/* A row that leaves its election is deleted from it. */
+		if (delete || strcmp(old->election, new->election) != 0)
+			(void) require_presented(old, rel);
+		if (delete)
+			return result;
 	}
-	return stamp(tuple, data->tg_relation, fence->column,
-				 require_presented(fence, data->tg_relation));
+	if (fence->column == 0)
+		(void) require_presented(new, rel);
+	else if (brings_epoch(fence, data, &epoch))
+		require_epoch(new, epoch);
+	else
+		result = stamp(result, rel, fence->column, require_presented(new, rel));
+	return result;
+}
+
+static void
+fence_statement(Fence *fence, const TriggerData *data)
+{
+	if (le_template_constant(fence->election) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot truncate table \"%s\"",
+						RelationGetRelationName(data->tg_relation)),
+				 errdetail("Each of its rows is protected by an election of its own."),
+				 errhint("Delete the rows.")));
+	(void) require_presented(claim(fence, &fence->new, NULL, data->tg_relation),
+							 data->tg_relation);
 }
 
 Datum
 le_leader_fence_check(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = (TriggerData *) fcinfo->context;
-	Fence	   *fence;
 	HeapTuple	result = NULL;
 
 	if (fcinfo->flinfo->fn_extra == NULL)
@@ -243,14 +335,11 @@ le_leader_fence_check(PG_FUNCTION_ARGS)
 	if (TRIGGER_FIRED_FOR_ROW(data->tg_event))
 		result = TRIGGER_FIRED_BY_UPDATE(data->tg_event) ?
 			data->tg_newtuple : data->tg_trigtuple;
-
 	if (!le_enforce)
 		return PointerGetDatum(result);
-	fence = get_fence(fcinfo);
-	if (fence->column > 0 && result != NULL &&
-		!TRIGGER_FIRED_BY_DELETE(data->tg_event))
-		result = fence_row(fence, data);
+	if (result != NULL)
+		result = fence_row(get_fence(fcinfo), data);
 	else
-		(void) require_presented(fence, data->tg_relation);
+		fence_statement(get_fence(fcinfo), data);
 	return PointerGetDatum(result);
 }

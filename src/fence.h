@@ -22,9 +22,10 @@ extern bool le_fence_runs_last(const TriggerDesc *triggers, const char *name);
 extern void le_fence_not_last(Relation rel);
 
 /*
- * The number of a table's epoch column.  Error 42703, 42804 or 42P10 if there is
- * none of that name in which a fence could store epochs.
+ * Has a table a column of that name in which a fence could store epochs?  Its
+ * number; error 42703, 42804 or 42P10 if it has none.
  */
+extern bool le_fence_has_epoch_column(Relation rel, const char *name);
 extern int	le_fence_epoch_column(Relation rel, const char *name);
 
 #endif							/* LE_FENCE_H */

@@ -29,6 +29,7 @@
 /* The kinds of a term, as stored in the table of elections */
 #define LE_KIND_LEASE		'l'
 #define LE_KIND_SESSION		's'
+#define LE_KIND_EXTERNAL	'x' /* of no term: tokens come from elsewhere */
 
 /*
  * A term: who it is about is always asked for by all three.  rel is the table

@@ -175,6 +175,41 @@ le_lock_queue(const LeLock *lock, LOCKMODE mode)
 	return granted;
 }
 
+/*
+ * At commit no subtransaction can catch the end of the wait, and none is needed:
+ * the transaction fails.
+ */
+void
+le_lock_change_at_commit(Oid rel, const char *election)
+{
+	LeLock		database = le_lock_database(rel);
+	LeLock		lock = le_lock_election(rel, election);
+	MemoryContext context = CurrentMemoryContext;
+	int			saved_timeout = LockTimeout;
+
+	PG_TRY();
+	{
+		LockTimeout = queue_limit();
+		le_lock_wait(&database, RowExclusiveLock);
+		le_lock_wait(&lock, ExclusiveLock);
+		LockTimeout = saved_timeout;
+	}
+	PG_CATCH();
+	{
+		LockTimeout = saved_timeout;
+		MemoryContextSwitchTo(context);
+		if (geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
+			PG_RE_THROW();
+		FlushErrorState();
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not lock election \"%s\" in time", election),
+				 errdetail("Another transaction depends on the election, or is changing it."),
+				 errhint("Run the transaction again.")));
+	}
+	PG_END_TRY();
+}
+
 /* Is the backend with that pid waiting for this one? */
 static bool
 waits_for_us(int pid)

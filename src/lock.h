@@ -48,6 +48,12 @@ extern bool le_lock_queue(const LeLock *lock, LOCKMODE mode);
 extern const char *le_lock_poll(const LeLock *lock, LOCKMODE mode,
 								int64 until);
 
+/*
+ * The same for both locks that a change needs, while a transaction commits:
+ * error 55P03 if it was too short.
+ */
+extern void le_lock_change_at_commit(Oid rel, const char *election);
+
 /* Waits as long as it takes. */
 extern void le_lock_wait(const LeLock *lock, LOCKMODE mode);
 

@@ -153,7 +153,7 @@ copy_nothing(LePlaceInfo *info)
 	memset(info, 0, sizeof(LePlaceInfo));
 	info->state = LE_PLACE_FREE;
 	info->confirmed = le_standby_has(has_begun(table) ? table->start_lsn :
-								   GetXLogInsertRecPtr());
+								   le_standby_log_end());
 }
 
 /* What there is of a term; the caller holds the lock, and releases it here. */

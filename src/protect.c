@@ -4,53 +4,56 @@
  *	  leader_protect() and leader_unprotect(): install and remove fences.
  *
  * A fence is one or two triggers with leader_fence_check(): a statement
- * trigger for everything, or, where rows carry an epoch, a row trigger and a
- * statement trigger for TRUNCATE.  Their names sort behind what people write.
+ * trigger for everything, or a row trigger and a statement trigger for TRUNCATE.
+ * By row is protected whatever the rows of a table say by which token, and
+ * whatever can be written through another table: the server clones row triggers
+ * to partitions, and fires those of a child for a statement that names its
+ * parent.  So every table below a protected one is protected by row, with the
+ * same arguments; cover.c keeps it so.  The names of the triggers sort behind
+ * what people write.
  *
  * The triggers are made by SQL commands, as the caller: it needs the rights of
  * the table's owner, and gets dependencies, event triggers and dump for free.
  * Every name in those commands is qualified.
+ *
+ * Tables are locked from the top downwards.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "parser/parse_func.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "arguments.h"
 #include "compat.h"
 #include "fence.h"
+#include "protect.h"
 #include "relations.h"
 #include "rights.h"
 #include "store.h"
+#include "template.h"
 
 #define FENCE_FUNCTION		"leader_fence_check"
-#define FENCE_NAME			"~~leader_fence"
-#define FENCE_NAME_TRUNCATE	"~~leader_fence_truncate"
 
 PG_FUNCTION_INFO_V1(le_leader_protect);
 PG_FUNCTION_INFO_V1(le_leader_unprotect);
-
-typedef struct Protection
-{
-	char	   *table;			/* quoted and qualified */
-	char	   *function;		/* likewise */
-	char	   *arguments;		/* of the trigger, quoted */
-	bool		by_row;
-	bool		replica;
-} Protection;
 
 static void
 wrong_relation(Relation rel, const char *detail)
@@ -69,32 +72,63 @@ check_relation(Relation rel)
 		wrong_relation(rel, "It is a system catalog.");
 	if (RELATION_IS_OTHER_TEMP(rel))
 		wrong_relation(rel, "It is a temporary table of another session.");
-	if (rel->rd_rel->relkind != RELKIND_RELATION)
-		wrong_relation(rel, "Only ordinary tables can be protected.");
-	if (rel->rd_rel->relispartition || has_superclass(RelationGetRelid(rel)) ||
-		find_inheritance_children(RelationGetRelid(rel), NoLock) != NIL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot protect table \"%s\"",
-						RelationGetRelationName(rel)),
-				 errdetail("It has parents or children by inheritance or partitioning, through which it could be written.")));
+	if (rel->rd_rel->relkind != RELKIND_RELATION &&
+		rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		wrong_relation(rel, "Only ordinary and partitioned tables can be protected.");
 }
 
-/* Does the trigger call leader_fence_check() of this installation? */
-static bool
-is_fence(const Trigger *trigger, Oid function)
+List *
+le_protection_parents(Oid relid)
 {
-	return trigger->tgfoid == function;
+	Relation	inherits = table_open(InheritsRelationId, AccessShareLock);
+	List	   *parents = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(inherits, InheritsRelidSeqnoIndexId, true, NULL,
+							  1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		parents = lappend_oid(parents,
+							  ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
+	systable_endscan(scan);
+	table_close(inherits, AccessShareLock);
+	return parents;
 }
 
-static int
-count_fences(Relation rel, Oid function)
+/* The fence trigger of that name, or the first one for NULL; NULL if none. */
+static const Trigger *
+find_fence(Relation rel, Oid function, const char *name)
 {
-	int			count = 0;
-
 	for (int i = 0; rel->trigdesc && i < rel->trigdesc->numtriggers; i++)
-		count += is_fence(&rel->trigdesc->triggers[i], function);
-	return count;
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+
+		if (trigger->tgfoid == function &&
+			(name == NULL || strcmp(trigger->tgname, name) == 0))
+			return trigger;
+	}
+	return NULL;
+}
+
+bool
+le_protection_read(Relation rel, Oid function, LeProtection *protection)
+{
+	const Trigger *trigger = find_fence(rel, function, LE_FENCE_NAME);
+
+	if (trigger == NULL)
+		trigger = find_fence(rel, function, NULL);
+	if (trigger == NULL)
+		return false;
+	protection->election = trigger->tgnargs > 0 ?
+		pstrdup(trigger->tgargs[0]) : pstrdup("");
+	protection->column = trigger->tgnargs > 1 ?
+		pstrdup(trigger->tgargs[1]) : NULL;
+	protection->by_row = TRIGGER_FOR_ROW(trigger->tgtype);
+	protection->replica = trigger->tgenabled == TRIGGER_FIRES_ALWAYS;
+	return true;
 }
 
 /* Whoever protects a table by an election that exists must be a member. */
@@ -117,13 +151,9 @@ qualified_table(Relation rel)
 									  RelationGetRelationName(rel));
 }
 
-/*
- * leader_fence_check() stands in the schema of the function called.  The lock
- * on the table may have been waited for, and the extension be gone since.
- * Also sets its quoted and qualified name, unless NULL.
- */
-static Oid
-fence_function(FunctionCallInfo fcinfo, char **qualified)
+/* The lock on a table may have been waited for, and the extension be gone. */
+Oid
+le_fence_function(FunctionCallInfo fcinfo)
 {
 	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
 	char	   *schema = OidIsValid(namespace) ? get_namespace_name(namespace) :
@@ -138,8 +168,6 @@ fence_function(FunctionCallInfo fcinfo, char **qualified)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension \"leader_election\" was dropped meanwhile")));
-	if (qualified)
-		*qualified = quote_qualified_identifier(schema, FENCE_FUNCTION);
 	return function;
 }
 
@@ -155,30 +183,85 @@ run(const char *command)
 						SPI_result_code_string(result))));
 }
 
+/* Refuses what the fence of a table could not work with. */
 static void
-create_trigger(const Protection *p, const char *name, const char *events,
-			   const char *level)
+check_rows(Relation rel, const LeProtection *p)
 {
-	run(psprintf("CREATE TRIGGER %s BEFORE %s ON %s FOR EACH %s EXECUTE FUNCTION %s(%s)",
-				 quote_identifier(name), events, p->table, level, p->function,
-				 p->arguments));
-	if (p->replica)
-		run(psprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s", p->table,
-					 quote_identifier(name)));
+	LeTemplate *election = le_template_parse(p->election, rel);
+
+	if (p->column)
+		(void) le_fence_epoch_column(rel, p->column);
+	if ((p->column || le_template_constant(election) == NULL) &&
+		!le_fence_runs_last(rel->trigdesc, LE_FENCE_NAME))
+		le_fence_not_last(rel);
+}
+
+/* Is that trigger there?  If so, it must be the one that would be made. */
+static bool
+has_trigger(Relation rel, Oid function, const char *name,
+			const LeProtection *p, bool by_row)
+{
+	const Trigger *trigger = find_fence(rel, function, name);
+
+	if (trigger == NULL)
+		return false;
+	if (TRIGGER_FOR_ROW(trigger->tgtype) != by_row ||
+		trigger->tgnargs != (p->column ? 2 : 1) ||
+		strcmp(trigger->tgargs[0], p->election) != 0 ||
+		(p->column && strcmp(trigger->tgargs[1], p->column) != 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" is protected in another way than its parent",
+						RelationGetRelationName(rel)),
+				 errhint("Call leader_unprotect() for it first.")));
+	return true;
 }
 
 static void
-install(const Protection *p)
+create_trigger(const char *table, const char *function, const LeProtection *p,
+			   const char *name, const char *events, const char *level)
 {
+	StringInfoData arguments;
+
+	initStringInfo(&arguments);
+	appendStringInfoString(&arguments, quote_literal_cstr(p->election));
+	if (p->column)
+		appendStringInfo(&arguments, ", %s", quote_literal_cstr(p->column));
+	run(psprintf("CREATE TRIGGER %s BEFORE %s ON %s FOR EACH %s EXECUTE FUNCTION %s(%s)",
+				 quote_identifier(name), events, table, level, function,
+				 arguments.data));
+	if (p->replica)
+		run(psprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s", table,
+					 quote_identifier(name)));
+}
+
+void
+le_protection_install(Oid relid, const LeProtection *p, Oid function)
+{
+	Relation	rel = table_open(relid, ShareRowExclusiveLock);
+	char	   *table = qualified_table(rel);
+	char	   *name = quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
+												  FENCE_FUNCTION);
+	bool		has_main;
+	bool		has_truncate;
+
+	check_relation(rel);
+	check_rows(rel, p);
+	has_main = has_trigger(rel, function, LE_FENCE_NAME, p, p->by_row);
+	has_truncate = !p->by_row ||
+		has_trigger(rel, function, LE_FENCE_NAME_TRUNCATE, p, false);
+
+	/* ALTER TABLE wants it closed; the lock stays. */
+	table_close(rel, NoLock);
 	SPI_connect();
-	if (p->by_row)
-	{
-		create_trigger(p, FENCE_NAME, "INSERT OR UPDATE OR DELETE", "ROW");
-		create_trigger(p, FENCE_NAME_TRUNCATE, "TRUNCATE", "STATEMENT");
-	}
-	else
-		create_trigger(p, FENCE_NAME,
-					   "INSERT OR UPDATE OR DELETE OR TRUNCATE", "STATEMENT");
+	if (!has_main)
+		create_trigger(table, name, p, LE_FENCE_NAME,
+					   p->by_row ? "INSERT OR UPDATE OR DELETE" :
+					   "INSERT OR UPDATE OR DELETE OR TRUNCATE",
+					   p->by_row ? "ROW" : "STATEMENT");
+	if (!has_truncate)
+		create_trigger(table, name, p, LE_FENCE_NAME_TRUNCATE, "TRUNCATE",
+					   "STATEMENT");
 	SPI_finish();
 }
 
@@ -221,73 +304,150 @@ open_table(FunctionCallInfo fcinfo)
 	return rel;
 }
 
-Datum
-le_leader_protect(PG_FUNCTION_ARGS)
+/* The table and what is below it, each the caller's own, and locked. */
+static List *
+whole_tree(Oid relid)
 {
-	Relation	rel = open_table(fcinfo);
-	char	   *election = le_arg_name(fcinfo, 1, "election");
-	char	   *column = PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2));
-	Protection	p;
-	Oid			function = fence_function(fcinfo, &p.function);
+	List	   *tree = find_all_inheritors(relid, ShareRowExclusiveLock, NULL);
+	ListCell   *lc;
 
-	check_relation(rel);
-	le_check_trigger_election(election);
-	check_election(le_relations(fcinfo)->state, election);
-	if (count_fences(rel, function) > 0)
+	foreach(lc, tree)
+		require_owner(lfirst_oid(lc));
+	return tree;
+}
+
+static void
+refuse_protected(Oid relid, Oid function)
+{
+	Relation	rel = table_open(relid, NoLock);
+
+	if (find_fence(rel, function, NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_OBJECT),
 				 errmsg("table \"%s\" is already protected",
 						RelationGetRelationName(rel)),
 				 errhint("Call leader_unprotect() first.")));
-	p.by_row = column != NULL;
+	table_close(rel, NoLock);
+}
+
+static void
+protect_tree(List *tree, LeProtection *p, Oid function)
+{
+	ListCell   *lc;
+
+	foreach(lc, tree)
+		refuse_protected(lfirst_oid(lc), function);
+	foreach(lc, tree)
+	{
+		le_protection_install(lfirst_oid(lc), p, function);
+		/* What is below another one can be written through that. */
+		p->by_row = true;
+	}
+}
+
+Datum
+le_leader_protect(PG_FUNCTION_ARGS)
+{
+	Relation	rel = open_table(fcinfo);
+	Oid			relid = RelationGetRelid(rel);
+	LeProtection p;
+	LeTemplate *election;
+
+	p.election = le_arg_name(fcinfo, 1, "election");
+	p.column = PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2));
 	p.replica = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);
-	if (p.by_row)
-		(void) le_fence_epoch_column(rel, column);
+	check_relation(rel);
+	election = le_template_parse(p.election, rel);
+	if (le_template_constant(election))
+		check_election(le_relations(fcinfo)->state,
+					   le_template_constant(election));
+	if (p.column)
+		(void) le_fence_epoch_column(rel, p.column);
 	else if (p.replica)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("protection of replicated changes needs an epoch column"),
 				 errdetail("Changes are applied by row, and present no token of their own.")));
-
-	p.table = qualified_table(rel);
-	p.arguments = quote_literal_cstr(election);
-	if (p.by_row)
-		p.arguments = psprintf("%s, %s", p.arguments,
-							   quote_literal_cstr(column));
-	if (p.by_row && !le_fence_runs_last(rel->trigdesc, FENCE_NAME))
-		le_fence_not_last(rel);
-
-	/* ALTER TABLE wants it closed; the lock stays. */
+	p.by_row = p.column != NULL || le_template_constant(election) == NULL ||
+		rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
+		has_superclass(relid);
 	table_close(rel, NoLock);
-	install(&p);
+	protect_tree(whole_tree(relid), &p, le_fence_function(fcinfo));
 	PG_RETURN_VOID();
+}
+
+/*
+ * Only together with what is above it: a fence of the parent that does not
+ * reach its children would be none.
+ */
+static void
+refuse_protected_parents(Oid relid, Oid function)
+{
+	ListCell   *lc;
+
+	foreach(lc, le_protection_parents(relid))
+	{
+		Relation	parent = table_open(lfirst_oid(lc), AccessShareLock);
+
+		if (find_fence(parent, function, NULL))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("table \"%s\" is protected through its parent \"%s\"",
+							get_rel_name(relid),
+							RelationGetRelationName(parent)),
+					 errhint("Call leader_unprotect() for the parent.")));
+		table_close(parent, AccessShareLock);
+	}
+}
+
+/* The fences that can be dropped: those that the server cloned go with theirs. */
+static List *
+own_fences(Relation rel, Oid function)
+{
+	List	   *names = NIL;
+
+	for (int i = 0; rel->trigdesc && i < rel->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+
+		if (trigger->tgfoid == function && !trigger->tgisclone)
+			names = lappend(names, pstrdup(trigger->tgname));
+	}
+	return names;
+}
+
+static void
+unprotect_table(Oid relid, Oid function)
+{
+	Relation	rel = table_open(relid, NoLock);
+	List	   *names = own_fences(rel, function);
+	char	   *table = qualified_table(rel);
+	ListCell   *lc;
+
+	table_close(rel, NoLock);
+	SPI_connect();
+	foreach(lc, names)
+		run(psprintf("DROP TRIGGER %s ON %s",
+					 quote_identifier(lfirst(lc)), table));
+	SPI_finish();
 }
 
 Datum
 le_leader_unprotect(PG_FUNCTION_ARGS)
 {
 	Relation	rel = open_table(fcinfo);
-	Oid			function = fence_function(fcinfo, NULL);
-	int			count = count_fences(rel, function);
-	char	   *table = qualified_table(rel);
-	char	  **names = palloc(Max(count, 1) * sizeof(char *));
-	int			n = 0;
+	Oid			relid = RelationGetRelid(rel);
+	Oid			function = le_fence_function(fcinfo);
+	ListCell   *lc;
 
-	if (count == 0)
+	if (find_fence(rel, function, NULL) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("table \"%s\" is not protected",
 						RelationGetRelationName(rel))));
-	for (int i = 0; i < rel->trigdesc->numtriggers; i++)
-	{
-		if (is_fence(&rel->trigdesc->triggers[i], function))
-			names[n++] = pstrdup(rel->trigdesc->triggers[i].tgname);
-	}
 	table_close(rel, NoLock);
-	SPI_connect();
-	while (n > 0)
-		run(psprintf("DROP TRIGGER %s ON %s", quote_identifier(names[--n]),
-					 table));
-	SPI_finish();
+	refuse_protected_parents(relid, function);
+	foreach(lc, whole_tree(relid))
+		unprotect_table(lfirst_oid(lc), function);
 	PG_RETURN_VOID();
 }

@@ -104,7 +104,7 @@ le_quorum_begin(int64 now)
 	quorum->asked = 0;
 	quorum->asked_lsn = InvalidXLogRecPtr;
 	if (!le_standby_defined())
-		return GetXLogInsertRecPtr();
+		return le_standby_log_end();
 
 	/*
 	 * What standbys acknowledged before may be all that there is: a record of

@@ -174,7 +174,9 @@ le_renewal_check(const LeKey *key)
 	}
 
 	read_view(key, &view);
-	return view.row.epoch == key->epoch && view.standing == LE_STANDING_HELD;
+	return view.row.epoch == key->epoch && key->epoch > 0 &&
+		(view.standing == LE_STANDING_HELD ||
+		 view.row.kind == LE_KIND_EXTERNAL);
 }
 
 /* What a scan for a holder's forgotten leases collects */

@@ -12,6 +12,8 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
@@ -51,4 +53,20 @@ le_standby_has(XLogRecPtr position)
 		WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= position;
 	LWLockRelease(SyncRepLock);
 	return has;
+}
+
+/*
+ * The server only tells where the next record will begin, which is behind the
+ * header of a page that may never be written.
+ */
+XLogRecPtr
+le_standby_log_end(void)
+{
+	XLogRecPtr	next = GetXLogInsertRecPtr();
+
+	if (XLogSegmentOffset(next, wal_segment_size) == SizeOfXLogLongPHD)
+		return next - SizeOfXLogLongPHD;
+	if (next % XLOG_BLCKSZ == SizeOfXLogShortPHD)
+		return next - SizeOfXLogShortPHD;
+	return next;
 }

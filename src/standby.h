@@ -19,4 +19,7 @@ extern bool le_standby_defined(void);
  */
 extern bool le_standby_has(XLogRecPtr position);
 
+/* The end of the last record of the log, in memory or on disk. */
+extern XLogRecPtr le_standby_log_end(void);
+
 #endif							/* LE_STANDBY_H */

@@ -15,7 +15,11 @@
  * ExclusiveLock, and stayed current until then.  One that this session leads
  * by, without a TTL, is current while it holds the term's lock.
  *
- * The list lives in TopTransactionContext; a token belongs to the nesting
+ * An election whose tokens come from elsewhere has no holder: the highest token
+ * that was committed is current, and a higher one raises the mark at commit, see
+ * external.c.
+ *
+ * List and table live in TopTransactionContext; a token belongs to the nesting
  * level that first used it.
  *
  *-------------------------------------------------------------------------
@@ -24,11 +28,14 @@
 
 #include "access/table.h"
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "nodes/pg_list.h"
+#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "change.h"
 #include "clock.h"
+#include "external.h"
 #include "guc.h"
 #include "leader_election.h"
 #include "lock.h"
@@ -46,13 +53,65 @@
 typedef struct Token
 {
 	LeKey		key;
+	LeLock		lock;			/* of the election */
 	bool		presented;		/* by leader_fence */
+	bool		raises;			/* the mark of an external election */
 	bool		validated;		/* under the lock, at or after pre-commit */
 	int			level;			/* GetCurrentTransactionNestLevel() */
+	struct Token *older;		/* of the same election */
 } Token;
 
-static List *tokens = NIL;		/* of Token, oldest first */
+/* The tokens of one election; key.epoch is 0 */
+typedef struct ElectionTokens
+{
+	LeKey		key;
+	Token	   *newest;
+} ElectionTokens;
+
+static List *tokens = NIL;		/* of Token, oldest first until pre-commit */
+static HTAB *by_election = NULL;	/* of ElectionTokens, if there are any */
 static bool committing = false; /* has pre-commit begun? */
+
+static uint32
+hash_key(const void *key, Size size)
+{
+	const LeKey *k = key;
+
+	return hash_combine(hash_bytes((const unsigned char *) k->election,
+								   strlen(k->election)), k->rel);
+}
+
+static int
+match_keys(const void *a, const void *b, Size size)
+{
+	return le_key_equal(a, b) ? 0 : 1;
+}
+
+static HTAB *
+create_table(void)
+{
+	HASHCTL		ctl = {0};
+
+	ctl.keysize = sizeof(LeKey);
+	ctl.entrysize = sizeof(ElectionTokens);
+	ctl.hash = hash_key;
+	ctl.match = match_keys;
+	ctl.hcxt = TopTransactionContext;
+	return hash_create("fencing tokens", 64, &ctl,
+					   HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+}
+
+/* The newest token of an election, from which the older ones hang; or NULL */
+static Token *
+newest_token(Oid rel, const char *election)
+{
+	LeKey		key = {rel, election, 0};
+	ElectionTokens *entry = NULL;
+
+	if (tokens != NIL)
+		entry = hash_search(by_election, &key, HASH_FIND, NULL);
+	return entry ? entry->newest : NULL;
+}
 
 /* May the current epoch be told to the one who gets the error? */
 static bool
@@ -69,7 +128,7 @@ stale_epoch(const LeKey *key, const LeElection *row)
 			 errmsg("stale epoch for election \"%s\"", key->election),
 			 !may_see(row) ?
 			 errdetail("Presented epoch %lld.", (long long) key->epoch) :
-			 row->held ?
+			 row->held || row->kind == LE_KIND_EXTERNAL ?
 			 errdetail("Presented epoch %lld, current epoch %lld.",
 					   (long long) key->epoch, (long long) row->epoch) :
 			 errdetail("Presented epoch %lld, no current epoch: the term that began last, epoch %lld, was ended.",
@@ -97,10 +156,28 @@ unissued_epoch(const LeKey *key, const LeElection *row)
 static void
 require_current(const LeKey *key, const LeElection *row)
 {
-	if (!row->exists || key->epoch > row->epoch)
+	if (!row->exists || key->epoch > row->epoch || row->epoch == 0)
 		unissued_epoch(key, row);
-	if (key->epoch < row->epoch || !row->held)
+	if (key->epoch < row->epoch ||
+		(!row->held && row->kind != LE_KIND_EXTERNAL))
 		stale_epoch(key, row);
+}
+
+/*
+ * Requires that a token is current, or becomes so when the transaction commits.
+ * True for the latter.
+ */
+static bool
+require_current_or_raise(const LeKey *key, const LeElection *row)
+{
+	if (row->exists && row->kind == LE_KIND_EXTERNAL &&
+		key->epoch > row->epoch)
+	{
+		le_external_check_raise(key, row);
+		return true;
+	}
+	require_current(key, row);
+	return false;
 }
 
 /* Reads the row and keeps the table locked to the end of the transaction. */
@@ -152,7 +229,7 @@ le_token_missing(Oid rel, const char *election, const char *table)
 			 !may_see(&row) ?
 			 errdetail("Table \"%s\" is protected; presented epoch none.",
 					   table) :
-			 row.held ?
+			 row.held || row.kind == LE_KIND_EXTERNAL ?
 			 errdetail("Table \"%s\" is protected; presented epoch none, current epoch %lld.",
 					   table, (long long) row.epoch) :
 			 errdetail("Table \"%s\" is protected; presented epoch none, no current epoch.",
@@ -168,37 +245,51 @@ validation_deadline(void)
 
 /* Lock first, read after. */
 static void
-validate(const LeKey *key, bool lock_it, int64 until)
+validate(Token *token, bool lock_it, int64 until)
 {
+	const LeKey *key = &token->key;
 	LeElection	row;
 
-	if (le_change_ended(key) || leads_alone(key))
-		return;
-	if (lock_it)
+	if (token->raises)
+		le_external_raise(key);
+	if (!le_change_ended(key) && !leads_alone(key))
 	{
-		LeLock		lock = le_lock_election(key->rel, key->election);
-
-		poll_lock(&lock, RowShareLock, until, key);
+		if (lock_it && !token->raises)
+			poll_lock(&token->lock, RowShareLock, until, key);
+		read_row(key, &row);
+		require_current(key, &row);
 	}
-	read_row(key, &row);
-	require_current(key, &row);
+	token->validated = true;
 }
 
 /* Is the token remembered, and if so asked, as one that was presented? */
 static bool
 is_remembered(const LeKey *key, bool presented)
 {
-	ListCell   *lc;
-
-	foreach(lc, tokens)
+	for (Token *token = newest_token(key->rel, key->election); token;
+		 token = token->older)
 	{
-		Token	   *token = lfirst(lc);
-
-		if ((token->presented || !presented) &&
-			le_key_equal(&token->key, key))
+		if (token->key.epoch == key->epoch && (token->presented || !presented))
 			return true;
 	}
 	return false;
+}
+
+/* A transaction locks every election whose mark it raises. */
+static void
+check_raises(void)
+{
+	int			count = 1;
+	ListCell   *lc;
+
+	foreach(lc, tokens)
+		count += ((Token *) lfirst(lc))->raises;
+	if (count > MAX_SINGLE_LOCKS)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many new tokens of external elections in one transaction"),
+				 errdetail("It can present a higher token than before for at most %d.",
+						   MAX_SINGLE_LOCKS)));
 }
 
 /*
@@ -206,23 +297,37 @@ is_remembered(const LeKey *key, bool presented)
  * is validated on the spot.
  */
 static void
-remember(const LeKey *key, bool presented)
+remember(const LeKey *key, bool presented, bool raises)
 {
 	MemoryContext old;
+	ElectionTokens *entry;
 	Token	   *token;
+	LeKey		election = {key->rel, NULL, 0};
+	bool		found;
 
-	if (committing)
-		validate(key, true, validation_deadline());
+	if (raises)
+		check_raises();
 	if (tokens == NIL)
+	{
 		le_callbacks_first();
+		by_election = create_table();
+	}
 	old = MemoryContextSwitchTo(TopTransactionContext);
-	token = palloc(sizeof(Token));
+	token = palloc0(sizeof(Token));
 	token->key = *key;
-	token->key.election = pstrdup(key->election);
+	token->key.election = election.election = pstrdup(key->election);
+	token->lock = le_lock_election(key->rel, key->election);
 	token->presented = presented;
-	token->validated = committing;
+	token->raises = raises;
 	token->level = GetCurrentTransactionNestLevel();
+	if (committing)
+		validate(token, true, validation_deadline());
+	entry = hash_search(by_election, &election, HASH_ENTER, &found);
+	if (!found)
+		entry->newest = NULL;
 	tokens = lappend(tokens, token);
+	token->older = entry->newest;
+	entry->newest = token;
 	MemoryContextSwitchTo(old);
 	le_generation++;
 }
@@ -231,6 +336,7 @@ void
 le_token_use(const LeKey *key)
 {
 	LeElection	row;
+	bool		raises = false;
 
 	if (is_remembered(key, false) && !le_change_ended(key))
 		return;
@@ -239,9 +345,9 @@ le_token_use(const LeKey *key)
 	if (!leads_alone(key))
 	{
 		read_row(key, &row);
-		require_current(key, &row);
+		raises = require_current_or_raise(key, &row);
 	}
-	remember(key, false);
+	remember(key, false, raises);
 }
 
 void
@@ -249,6 +355,7 @@ le_token_present(const LeKey *key)
 {
 	LeElection	row;
 	LePlaceInfo place;
+	bool		raises = false;
 
 	le_require_primary();
 	if (leads_alone(key))
@@ -262,28 +369,24 @@ le_token_present(const LeKey *key)
 		read_row(key, &row);
 		if (row.exists)
 			le_rights_require(row.owner, key->election);
-		require_current(key, &row);
+		raises = require_current_or_raise(key, &row);
 	}
 	if (!is_remembered(key, true))
-		remember(key, true);
+		remember(key, true, raises);
 }
 
 int64
 le_token_presented(Oid rel, const char *election)
 {
-	int64		epoch = 0;
-	ListCell   *lc;
+	int64		epoch;
 
-	foreach(lc, tokens)
+	for (Token *token = newest_token(rel, election); token;
+		 token = token->older)
 	{
-		Token	   *token = lfirst(lc);
-
-		if (token->presented && token->key.rel == rel &&
-			strcmp(token->key.election, election) == 0)
-			epoch = token->key.epoch;
+		if (token->presented)
+			return token->key.epoch;
 	}
-	if (epoch == 0)
-		epoch = le_setting_epoch(election);
+	epoch = le_setting_epoch(election);
 	return epoch != 0 ? epoch : le_session_epoch(rel, election);
 }
 
@@ -293,16 +396,21 @@ le_token_any(void)
 	return tokens != NIL;
 }
 
-/* Every transaction locks in the same order. */
+/*
+ * Every transaction locks in the same order.  Of several tokens of one election
+ * the highest comes first, so that none passes that it makes stale.
+ */
 static int
 compare_tokens(const ListCell *a, const ListCell *b)
 {
-	const LeKey *ka = &((Token *) lfirst(a))->key;
-	const LeKey *kb = &((Token *) lfirst(b))->key;
-	uint64		oa = le_lock_election(ka->rel, ka->election).order;
-	uint64		ob = le_lock_election(kb->rel, kb->election).order;
+	const Token *ta = lfirst(a);
+	const Token *tb = lfirst(b);
 
-	return oa < ob ? -1 : oa > ob ? 1 : 0;
+	if (ta->lock.order != tb->lock.order)
+		return ta->lock.order < tb->lock.order ? -1 : 1;
+	if (ta->key.epoch != tb->key.epoch)
+		return ta->key.epoch > tb->key.epoch ? -1 : 1;
+	return 0;
 }
 
 static bool
@@ -318,6 +426,32 @@ all_validated(void)
 	return true;
 }
 
+/*
+ * One lock instead of very many.  Who also raises a mark changes an election, so
+ * two of that kind exclude each other.
+ */
+static void
+lock_all(int64 until)
+{
+	const LeKey *key = &((Token *) linitial(tokens))->key;
+	LeLock		lock = le_lock_database(key->rel);
+	LOCKMODE	mode = ShareLock;
+	ListCell   *lc;
+
+	foreach(lc, tokens)
+	{
+		if (((Token *) lfirst(lc))->raises)
+			mode = ShareRowExclusiveLock;
+	}
+	if (le_lock_poll(&lock, mode, until) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not validate the fencing tokens of this transaction"),
+				 errdetail("It depends on more than %d elections, and another transaction is changing some election of this database.",
+						   MAX_SINGLE_LOCKS),
+				 errhint("Run the transaction again if this process is still the leader.")));
+}
+
 void
 le_token_pre_commit(void)
 {
@@ -330,28 +464,15 @@ le_token_pre_commit(void)
 		return;
 	until = validation_deadline();
 	one_lock = list_length(tokens) > MAX_SINGLE_LOCKS;
+	list_sort(tokens, compare_tokens);
 	if (one_lock)
-	{
-		const LeKey *key = &((Token *) linitial(tokens))->key;
-		LeLock		lock = le_lock_database(key->rel);
-
-		if (le_lock_poll(&lock, ShareLock, until) != NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("could not validate the fencing tokens of this transaction"),
-					 errdetail("It depends on more than %d elections, and another transaction is changing some election of this database.",
-							   MAX_SINGLE_LOCKS),
-					 errhint("Run the transaction again if this process is still the leader.")));
-	}
-	else
-		list_sort(tokens, compare_tokens);
+		lock_all(until);
 	foreach(lc, tokens)
 	{
 		Token	   *token = lfirst(lc);
 
 		if (!token->validated)
-			validate(&token->key, !one_lock, until);
-		token->validated = true;
+			validate(token, !one_lock, until);
 	}
 }
 
@@ -367,6 +488,7 @@ le_token_forget(void)
 	if (tokens != NIL)
 		le_generation++;
 	tokens = NIL;
+	by_election = NULL;
 	committing = false;
 }
 
@@ -384,6 +506,19 @@ le_token_subxact_commit(void)
 	}
 }
 
+/* Takes a token out of those of its election. */
+static void
+forget_token(Token *token)
+{
+	LeKey		key = {token->key.rel, token->key.election, 0};
+	ElectionTokens *entry = hash_search(by_election, &key, HASH_FIND, NULL);
+	Token	  **link = &entry->newest;
+
+	while (*link != token)
+		link = &(*link)->older;
+	*link = token->older;
+}
+
 void
 le_token_subxact_abort(void)
 {
@@ -394,8 +529,10 @@ le_token_subxact_abort(void)
 	{
 		Token	   *token = lfirst(lc);
 
-		if (token->level >= level)
-			tokens = foreach_delete_current(tokens, lc);
+		if (token->level < level)
+			continue;
+		forget_token(token);
+		tokens = foreach_delete_current(tokens, lc);
 	}
 	le_generation++;
 }

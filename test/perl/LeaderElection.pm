@@ -433,6 +433,8 @@ EOC
 	{
 		Test::More::skip('amcheck is not installed', 1)
 		  if !value($dbh, "SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'");
+		# There may be no standby to wait for.
+		$dbh->do('SET synchronous_commit = local');
 		$dbh->do('CREATE EXTENSION IF NOT EXISTS amcheck');
 
 		my ($checked, @problems) = (0);
@@ -463,8 +465,19 @@ END
 	kill 'KILL', @workers if @workers;
 }
 
+# A test that is to fail (see test/mutants) need not go on when it has.
+if ($ENV{LEADER_ELECTION_STOP_AT_FAILURE})
+{
+	require Test2::API;
+	Test2::API::test2_stack()->top->listen(
+		sub {
+			my ($hub, $event) = @_;
+			exit 1 if $event->causes_fail;
+		});
+}
+
 # What follows is for servers that replicate.
-push @EXPORT, qw(wal_receiver freeze thaw wal_position wal_records told);
+push @EXPORT, qw(wal_receiver freeze thaw wal_position wal_records wal_unflushed told);
 
 # The process by which a standby follows, once it does.
 sub wal_receiver
@@ -515,6 +528,19 @@ sub thaw
 END
 {
 	kill 'CONT', keys %frozen;
+}
+
+# How much of the log is not on disk yet.  Where the last record has filled a
+# page, the next one will follow behind a header, which is not written yet.
+sub wal_unflushed
+{
+	my ($dbh) = @_;
+	return value($dbh, <<'EOC');
+SELECT CASE WHEN behind IN (24, 40) AND position % 8192 = behind THEN 0
+            ELSE behind END
+  FROM (SELECT pg_current_wal_insert_lsn() - '0/0' AS position,
+               pg_current_wal_insert_lsn() - pg_current_wal_flush_lsn() AS behind) AS log
+EOC
 }
 
 sub wal_position { return value($_[0], 'SELECT pg_current_wal_insert_lsn()'); }

@@ -110,4 +110,6 @@ while ($dump =~ /tx:\s*(\d+),.*desc: COMMIT/g)
 is($commits, scalar keys %epoch_of, 'all commits are found in the log');
 is($late, 0, 'P2: in the order of the log no epoch follows a higher one');
 
+check_tables($node, 'after the load');
+
 done_testing();

@@ -4,6 +4,8 @@
 # after it; its holder goes on under the same epoch, and nobody takes over
 # earlier; an election that was free is free at once.  And P1 across all of it.
 #
+# And session terms: their sessions are gone, so they have ended at once.
+#
 # Once with the memory made at first use, once preloaded.
 use strict;
 use warnings FATAL => 'all';
@@ -11,7 +13,7 @@ use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::RealBin/../perl";
 
-use LeaderElection;
+use LeaderElection qw(:DEFAULT kill_postmaster);
 use Test::More;
 
 my $short = 1;    # seconds, a lease that is waited for to run out
@@ -45,6 +47,23 @@ sub kill_backend
 	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
 	  or die 'no restart';
 	return $node;
+}
+
+# Nobody is left to tidy up.
+sub kill_server
+{
+	my ($node) = @_;
+	kill_postmaster($node);
+	$node->start;
+	return $node;
+}
+
+sub acquire_session
+{
+	my ($session, $election, $ttl) = @_;
+	return row($session,
+		'SELECT is_leader, epoch FROM leader_acquire_session(?, ?, ?::interval)',
+		$election, 'leader', $ttl);
 }
 
 foreach my $preload (0, 1)
@@ -85,6 +104,7 @@ foreach my $preload (0, 1)
 		[ 'clean restart', \&restart_cleanly ],
 		[ 'immediate shutdown', \&restart_immediately ],
 		[ 'death of a backend', \&kill_backend ],
+		[ 'death of the postmaster', \&kill_server ],
 		[ 'promotion', $fail_over ]);
 
 	my $node = $primary;
@@ -106,6 +126,12 @@ foreach my $preload (0, 1)
 		value($dbh, 'SELECT leader_release(?, ?)', 'short', $old->{epoch});
 		my $lease = acquire($dbh, 'short', 'leader', "$short s");
 		push @epochs, $lease->{epoch};
+		my $session = connect_to($node);
+		my %sessions = (
+			'session' => acquire_session($session, 'session', undef)->{epoch},
+			'session with TTL' =>
+			  acquire_session($session, 'session with TTL', '1 hour')->{epoch});
+		push @epochs, sort { $a <=> $b } values %sessions;
 
 		undef $dbh;
 		$node = $disrupt->($node);
@@ -126,6 +152,20 @@ foreach my $preload (0, 1)
 		$bid = acquire($dbh, "new after $name", 'rival', '1 hour');
 		ok(is_leader($bid), "$case: so is one that did not exist");
 		push @epochs, $bid->{epoch};
+
+		foreach my $election (sort { $sessions{$a} <=> $sessions{$b} } keys %sessions)
+		{
+			ok(!is_leader(renew($dbh, $election, $sessions{$election})),
+				"$case: $election: the term of a session has ended");
+			is( value($dbh, 'SELECT leader FROM leader_status WHERE election = ?', $election),
+				undef, "$case: $election: nobody leads");
+			$bid = acquire($dbh, $election, 'rival', '1 hour');
+			ok(is_leader($bid), "$case: $election: it is free at once");
+			push @epochs, $bid->{epoch};
+			is(sqlstate($dbh, 'SELECT leader_fence(?, ?)', $election, $sessions{$election}),
+				'LE001', "$case: $election: P2: its token is stale");
+			value($dbh, 'SELECT leader_release(?, ?)', $election, $bid->{epoch});
+		}
 
 		# Whoever may renew still may, and nobody else is let in.
 		my $other = acquire($dbh, 'long', 'rival', '1 hour');
@@ -159,6 +199,7 @@ foreach my $preload (0, 1)
 			"$case: whom it took over from cannot go on");
 		is(sqlstate($dbh, 'SELECT leader_fence(?, ?)', 'short', $lease->{epoch}),
 			'LE001', "$case: P2: and its token is stale");
+		check_tables($node, $case);
 	}
 
 	is_deeply([ sort { $a <=> $b } @epochs ],

@@ -1,0 +1,152 @@
+/*-------------------------------------------------------------------------
+ *
+ * cover.c
+ *	  Keeps tables covered that become part of a protected one.
+ *
+ * An event trigger looks at every command that makes a table a partition or a
+ * child of another.  What then lies below a protected table gets the fences
+ * that it lacks; a table with a fence for statements is refused, as it can now
+ * be written by statements that name its parent.
+ *
+ * Only such commands are looked at: when a dump is restored, tables are put
+ * together before there is a trigger, and fences are not to be made twice.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_inherits.h"
+#include "commands/event_trigger.h"
+#include "executor/spi.h"
+#include "nodes/parsenodes.h"
+#include "utils/rel.h"
+
+#include "protect.h"
+
+PG_FUNCTION_INFO_V1(le_leader_election_cover);
+
+/* Refuses a fence for statements on a table that has parents. */
+static void
+check_level(Oid relid, Oid function)
+{
+	Relation	rel = table_open(relid, NoLock);
+	LeProtection own;
+
+	if (le_protection_read(rel, function, &own) && !own.by_row &&
+		le_protection_parents(relid) != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("protected table \"%s\" cannot become a partition or child of another table",
+						RelationGetRelationName(rel)),
+				 errdetail("Its fence judges statements that name it, and it could be written by others."),
+				 errhint("Call leader_unprotect() before and leader_protect() after it.")));
+	table_close(rel, NoLock);
+}
+
+static bool
+read_protection(Oid relid, Oid function, LeProtection *protection)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	bool		found = le_protection_read(rel, function, protection);
+
+	table_close(rel, AccessShareLock);
+	return found;
+}
+
+/* A table that has perhaps become part of others, and all that is below it */
+static void
+cover_tree(Oid relid, Oid function)
+{
+	List	   *parents = le_protection_parents(relid);
+	List	   *tree;
+	ListCell   *lc;
+	ListCell   *member;
+
+	if (parents == NIL)
+		return;
+	tree = find_all_inheritors(relid, ShareRowExclusiveLock, NULL);
+	foreach(lc, parents)
+	{
+		LeProtection protection;
+
+		if (!read_protection(lfirst_oid(lc), function, &protection))
+			continue;
+		protection.by_row = true;
+		foreach(member, tree)
+			le_protection_install(lfirst_oid(member), &protection, function);
+	}
+	foreach(member, tree)
+		check_level(lfirst_oid(member), function);
+}
+
+/* The tables that ALTER TABLE has put below others */
+static void
+cover_altered(const AlterTableStmt *stmt, Oid function)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+		const RangeVar *child;
+
+		if (cmd->subtype == AT_AttachPartition)
+			child = castNode(PartitionCmd, cmd->def)->name;
+		else if (cmd->subtype == AT_AddInherit)
+			child = stmt->relation;
+		else
+			continue;
+		cover_tree(RangeVarGetRelid(child, NoLock, false), function);
+	}
+}
+
+/* The tables that a command has created, as the server has listed them */
+static void
+cover_created(Oid function)
+{
+	List	   *created = NIL;
+	ListCell   *lc;
+	MemoryContext context = CurrentMemoryContext;
+
+	SPI_connect();
+	if (SPI_execute("SELECT objid FROM pg_catalog.pg_event_trigger_ddl_commands() "
+					"WHERE classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass "
+					"AND command_tag OPERATOR(pg_catalog.=) ANY ('{CREATE TABLE,CREATE FOREIGN TABLE}')",
+					true, 0) != SPI_OK_SELECT)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not list the tables that were created")));
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		bool		isnull;
+		Datum		oid = SPI_getbinval(SPI_tuptable->vals[i],
+										SPI_tuptable->tupdesc, 1, &isnull);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		created = lappend_oid(created, DatumGetObjectId(oid));
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+	foreach(lc, created)
+		cover_tree(lfirst_oid(lc), function);
+}
+
+Datum
+le_leader_election_cover(PG_FUNCTION_ARGS)
+{
+	EventTriggerData *data = (EventTriggerData *) fcinfo->context;
+	Oid			function;
+
+	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("leader_election_cover() must be called by an event trigger")));
+	function = le_fence_function(fcinfo);
+	if (IsA(data->parsetree, AlterTableStmt))
+		cover_altered((AlterTableStmt *) data->parsetree, function);
+	else
+		cover_created(function);
+	PG_RETURN_NULL();
+}

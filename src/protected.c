@@ -1,0 +1,288 @@
+/*-------------------------------------------------------------------------
+ *
+ * protected.c
+ *	  The rows behind the view leader_protected.
+ *
+ * Every table that has a fence is listed, partitions and children too.  A fence
+ * is in force if every way to write the table and what is below it meets an
+ * enabled trigger that can judge it.  Problems are told in words, first those of
+ * the table itself.
+ *
+ * Nobody is waited for: who watches must not hang behind an ALTER TABLE.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_event_trigger.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_trigger.h"
+#include "commands/trigger.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "fence.h"
+#include "guc.h"
+#include "protect.h"
+#include "template.h"
+
+#define COVER_TRIGGER		"leader_election_cover"
+
+PG_FUNCTION_INFO_V1(le_leader_election_protected);
+
+enum
+{
+	PROTECTED_RELATION,
+	PROTECTED_ELECTION,
+	PROTECTED_EPOCH_COLUMN,
+	PROTECTED_LEVEL,
+	PROTECTED_REPLICA,
+	PROTECTED_IN_FORCE,
+	PROTECTED_PROBLEM,
+	PROTECTED_NATTS
+};
+
+static void
+add_problem(StringInfo problems, const char *where, const char *what)
+{
+	if (problems->len > 0)
+		appendStringInfoString(problems, "; ");
+	if (where)
+		appendStringInfo(problems, "%s: ", where);
+	appendStringInfoString(problems, what);
+}
+
+/* The tables that have a trigger which calls that function, each once */
+static List *
+fenced_tables(Oid function)
+{
+	Relation	triggers = table_open(TriggerRelationId, AccessShareLock);
+	List	   *tables = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_tgfoid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(function));
+	scan = systable_beginscan(triggers, InvalidOid, false, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		tables = lappend_oid(tables,
+							 ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid);
+	systable_endscan(scan);
+	table_close(triggers, AccessShareLock);
+	list_sort(tables, list_oid_cmp);
+	list_deduplicate_oid(tables);
+	return tables;
+}
+
+/* Judges one trigger; returns the events that it covers. */
+static int
+judge_trigger(const Trigger *trigger, bool replica, StringInfo problems,
+			  const char *where)
+{
+	const char *why = NULL;
+
+	if (trigger->tgenabled == TRIGGER_DISABLED)
+		why = "is disabled";
+	else if (trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA)
+		why = "fires only while changes are applied as a replica";
+	else if (replica && trigger->tgenabled != TRIGGER_FIRES_ALWAYS)
+		why = "does not fire while changes are applied as a replica";
+	if (why)
+		add_problem(problems, where,
+					psprintf("trigger \"%s\" %s", trigger->tgname, why));
+	return trigger->tgtype & (TRIGGER_TYPE_INSERT | TRIGGER_TYPE_DELETE |
+							  TRIGGER_TYPE_UPDATE | TRIGGER_TYPE_TRUNCATE);
+}
+
+static void
+judge_triggers(Relation rel, Oid function, bool replica, StringInfo problems,
+			   const char *where)
+{
+	static const struct
+	{
+		int			event;
+		const char *name;
+	}			events[] = {
+		{TRIGGER_TYPE_INSERT, "INSERT"}, {TRIGGER_TYPE_UPDATE, "UPDATE"},
+		{TRIGGER_TYPE_DELETE, "DELETE"}, {TRIGGER_TYPE_TRUNCATE, "TRUNCATE"}
+	};
+	int			covered = 0;
+
+	for (int i = 0; rel->trigdesc && i < rel->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+
+		if (trigger->tgfoid == function)
+			covered |= judge_trigger(trigger, replica, problems, where);
+	}
+	for (int i = 0; i < (int) lengthof(events); i++)
+	{
+		if ((covered & events[i].event) == 0)
+			add_problem(problems, where,
+						psprintf("there is no trigger for %s", events[i].name));
+	}
+}
+
+/* Can what the fence looks at in rows be found there, as it will be stored? */
+static void
+judge_rows(Relation rel, const LeProtection *p, StringInfo problems,
+		   const char *where)
+{
+	bool		judges_row = p->column != NULL;
+
+	if (p->column && !le_fence_has_epoch_column(rel, p->column))
+		add_problem(problems, where,
+					psprintf("epoch column \"%s\" is missing, or is not of type bigint and stored as given",
+							 p->column));
+	if (!le_template_fits(p->election, rel))
+		add_problem(problems, where,
+					psprintf("the name \"%s\" has columns that are missing or of another type",
+							 p->election));
+	else if (le_template_constant(le_template_parse(p->election, rel)) == NULL)
+		judges_row = true;
+	if (judges_row && p->by_row &&
+		!le_fence_runs_last(rel->trigdesc, LE_FENCE_NAME))
+		add_problem(problems, where,
+					"a row trigger fires after the fence and could change the row");
+	if (judges_row && !p->by_row)
+		add_problem(problems, where, "there is no trigger for each row");
+}
+
+/*
+ * Tells the problems of one table, and how it is protected.  False if it has
+ * gone, or somebody has locked it.
+ */
+static bool
+judge_table(Oid relid, Oid function, bool replica, LeProtection *p,
+			StringInfo problems, const char *where)
+{
+	Relation	rel;
+
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		return false;
+	rel = try_relation_open(relid, NoLock);
+	if (rel == NULL)
+	{
+		UnlockRelationOid(relid, AccessShareLock);
+		return false;
+	}
+	if (!le_protection_read(rel, function, p))
+		add_problem(problems, where, "it is not protected");
+	else
+	{
+		judge_triggers(rel, function, replica || p->replica, problems, where);
+		judge_rows(rel, p, problems, where);
+		if (!p->by_row && le_protection_parents(relid) != NIL)
+			add_problem(problems, where,
+						"statements that name its parent are not judged");
+	}
+	relation_close(rel, AccessShareLock);
+	return true;
+}
+
+/* What is below a table must be protected as it is. */
+static void
+judge_below(Oid relid, Oid function, const LeProtection *p,
+			StringInfo problems)
+{
+	List	   *tree = find_all_inheritors(relid, NoLock, NULL);
+	ListCell   *lc;
+
+	foreach(lc, tree)
+	{
+		Oid			member = lfirst_oid(lc);
+		char	   *name = get_rel_name(member);
+		LeProtection own;
+
+		if (member == relid || name == NULL)
+			continue;
+		if (!judge_table(member, function, p->replica, &own, problems,
+						 psprintf("table \"%s\"", name)))
+			add_problem(problems, NULL,
+						psprintf("table \"%s\" is locked", name));
+	}
+}
+
+/* Would tables that join a protected one be covered? */
+static bool
+cover_trigger_enabled(void)
+{
+	HeapTuple	tuple = SearchSysCache1(EVENTTRIGGERNAME,
+										CStringGetDatum(COVER_TRIGGER));
+	bool		enabled = false;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		char		mode = ((Form_pg_event_trigger) GETSTRUCT(tuple))->evtenabled;
+
+		enabled = mode == TRIGGER_FIRES_ON_ORIGIN ||
+			mode == TRIGGER_FIRES_ALWAYS;
+		ReleaseSysCache(tuple);
+	}
+	return enabled;
+}
+
+static void
+put_table(Oid relid, Oid function, ReturnSetInfo *info)
+{
+	Datum		values[PROTECTED_NATTS];
+	bool		nulls[PROTECTED_NATTS] = {false};
+	StringInfoData problems;
+	LeProtection p;
+
+	initStringInfo(&problems);
+	memset(&p, 0, sizeof(p));
+	if (!judge_table(relid, function, false, &p, &problems, NULL))
+	{
+		if (get_rel_name(relid) == NULL)
+			return;
+		add_problem(&problems, NULL, "it is locked");
+	}
+	else
+		judge_below(relid, function, &p, &problems);
+	if (!cover_trigger_enabled() && has_subclass(relid))
+		add_problem(&problems, NULL,
+					"event trigger \"" COVER_TRIGGER "\" is missing or disabled, so that new partitions and children are not covered");
+	if (!le_enforce)
+		add_problem(&problems, NULL, "leader_election.enforce is off");
+
+	values[PROTECTED_RELATION] = ObjectIdGetDatum(relid);
+	nulls[PROTECTED_ELECTION] = p.election == NULL;
+	if (p.election)
+		values[PROTECTED_ELECTION] = CStringGetTextDatum(p.election);
+	nulls[PROTECTED_EPOCH_COLUMN] = p.column == NULL;
+	if (p.column)
+		values[PROTECTED_EPOCH_COLUMN] =
+			DirectFunctionCall1(namein, CStringGetDatum(p.column));
+	values[PROTECTED_LEVEL] = CStringGetTextDatum(p.by_row ? "row" : "statement");
+	values[PROTECTED_REPLICA] = BoolGetDatum(p.replica);
+	nulls[PROTECTED_LEVEL] = nulls[PROTECTED_REPLICA] = p.election == NULL;
+	values[PROTECTED_IN_FORCE] = BoolGetDatum(problems.len == 0);
+	nulls[PROTECTED_PROBLEM] = problems.len == 0;
+	values[PROTECTED_PROBLEM] = CStringGetTextDatum(problems.data);
+	tuplestore_putvalues(info->setResult, info->setDesc, values, nulls);
+}
+
+Datum
+le_leader_election_protected(PG_FUNCTION_ARGS)
+{
+	Oid			function = le_fence_function(fcinfo);
+	ListCell   *lc;
+
+	InitMaterializedSRF(fcinfo, 0);
+	foreach(lc, fenced_tables(function))
+		put_table(lfirst_oid(lc), function,
+				  (ReturnSetInfo *) fcinfo->resultinfo);
+	return (Datum) 0;
+}
