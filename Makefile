@@ -21,6 +21,7 @@ OBJS = \
 	src/arguments.o \
 	src/change.o \
 	src/clock.o \
+	src/config.o \
 	src/cover.o \
 	src/election.o \
 	src/epoch.o \
@@ -28,6 +29,7 @@ OBJS = \
 	src/fence.o \
 	src/guard.o \
 	src/guc.o \
+	src/history.o \
 	src/leader_election.o \
 	src/lock.o \
 	src/place.o \
@@ -37,12 +39,14 @@ OBJS = \
 	src/relations.o \
 	src/renewal.o \
 	src/rights.o \
+	src/row.o \
 	src/session.o \
 	src/setting.o \
 	src/shmem.o \
 	src/sitter.o \
 	src/sqlfuncs.o \
 	src/standby.o \
+	src/stats.o \
 	src/status.o \
 	src/store.o \
 	src/template.o \

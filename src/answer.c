@@ -99,6 +99,7 @@ static int64
 retry_after(const LeAnswer *answer)
 {
 	int64		third = answer->ttl / 3;
+	int64		left = answer->kept_back > 0 ? answer->kept_back : answer->left;
 	double		jitter = pg_prng_double(&pg_global_prng_state);
 	int64		retry;
 
@@ -106,10 +107,10 @@ retry_after(const LeAnswer *answer)
 		return RETRY_BUSY - (int64) (jitter * RETRY_BUSY / 2);
 	if (answer->is_leader)
 		retry = step_down_after(answer) / 2;
-	else if (answer->left >= third)
+	else if (left >= third)
 		retry = third - (int64) (jitter * third / 5);
 	else
-		retry = Min(Max(answer->left, 0) + (int64) (jitter * third / 5), third);
+		retry = Min(Max(left, 0) + (int64) (jitter * third / 5), third);
 	return Max(retry, Max(answer->ttl / 20, RETRY_LEAST));
 }
 

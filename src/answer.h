@@ -24,6 +24,7 @@ typedef struct LeAnswer
 	int64		ttl;			/* of the current term, or of the bid */
 	int64		left;			/* of the current lease; -1 if nobody's,
 								 * LE_FOREVER if it does not end by time */
+	int64		kept_back;		/* free, and yet not to be had for so long */
 	char		leader[LE_NAME_MAX + 1];	/* empty if nobody */
 } LeAnswer;
 

@@ -24,6 +24,7 @@
 
 #include "change.h"
 #include "clock.h"
+#include "config.h"
 #include "election.h"
 #include "epoch.h"
 #include "guc.h"
@@ -116,6 +117,41 @@ hurry(const LeBid *bid)
 }
 
 static void
+read_config(const LeRelations *relations, const char *election,
+			LeConfig *config)
+{
+	Relation	rel = le_config_open(relations->config, AccessShareLock);
+
+	le_config_read(rel, election, config);
+	table_close(rel, AccessShareLock);
+}
+
+/*
+ * How long an election that nobody leads is kept from that bidder all the same:
+ * LE_FOREVER while it is paused, 0 if it is not.
+ */
+static int64
+kept_back(const LeConfig *config, const LeView *view, const LeBid *bid)
+{
+	bool		ran_out = view->standing == LE_STANDING_LAPSED &&
+		view->now >= view->deadline;
+
+	if (config->paused)
+		return LE_FOREVER;
+	if (!ran_out || strcmp(view->row.holder, bid->holder) == 0)
+		return 0;
+	return le_clock_left(view->deadline + config->lock_delay, view->now);
+}
+
+static void
+answer_kept_back(LeAnswer *answer, const LeView *view, const LeBid *bid,
+				 int64 kept)
+{
+	le_answer_other(answer, view, hurry(bid));
+	answer->kept_back = kept;
+}
+
+static void
 add_history(const LeRelations *relations, const LeElection *row,
 			TimestampTz ended_at, const char *reason)
 {
@@ -140,13 +176,36 @@ le_election_end_lapsed(const LeRelations *relations, const LeView *view,
 	add_history(relations, &view->row, ended_at, reason);
 }
 
+/* Most terms are of the length that was asked for. */
+static int64
+ttl_of_term(const LeBid *bid, const LeConfig *config)
+{
+	if (bid->ttl > 0 || bid->kind == LE_KIND_SESSION)
+		return bid->ttl;
+	return config->ttl > 0 ? config->ttl : le_default_ttl_ms * LE_MS;
+}
+
+/* Too many of them pause the election; this one is still granted. */
+static void
+count_takeover(const LeRelations *relations, const char *election,
+			   LeConfig *config, TimestampTz now)
+{
+	Relation	rel;
+
+	if (!le_config_count_takeover(config, now))
+		return;
+	rel = le_config_open(relations->config, RowExclusiveLock);
+	le_config_write(rel, election, config);
+	table_close(rel, NoLock);
+}
+
 /*
  * Writes the new term.  The election is locked in ExclusiveLock, and the row
  * in view was read under a lock that kept it as it is.
  */
 static void
 grant(const LeRelations *relations, Relation rel, const LeBid *bid,
-	  const LeView *view, LeAnswer *answer)
+	  const LeView *view, LeConfig *config, LeAnswer *answer)
 {
 	LeElection	row = view->row;
 	LeKey		key = {relations->state, bid->election, 0};
@@ -157,7 +216,7 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 	key.epoch = row.epoch = le_epoch_draw(relations, view->row.epoch);
 	row.held = true;
 	row.kind = bid->kind;
-	row.ttl = bid->ttl;
+	row.ttl = ttl_of_term(bid, config);
 	row.terms++;
 	row.acquired_at = GetCurrentTimestamp();
 	strlcpy(row.election, bid->election, sizeof(row.election));
@@ -170,11 +229,15 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 	deadline = row.ttl > 0 ? now + row.ttl : LE_FOREVER;
 	until = Min(deadline, now + LE_CHANGE_LIMIT_ACQUIRE);
 	if (view->row.held)
+	{
 		le_election_end_lapsed(relations, view, row.acquired_at, until);
+		count_takeover(relations, bid->election, config, row.acquired_at);
+	}
 	le_change_note(LE_CHANGE_BEGUN, &key, until);
 	if (row.kind == LE_KIND_SESSION)
 		le_session_take(&key, row.ttl);
-	le_renewal_make_place(&key, &row, LE_PLACE_PENDING, deadline);
+	le_renewal_make_place(&key, &row, config->lock_delay, LE_PLACE_PENDING,
+						  deadline);
 	le_store_write(rel, &row);
 	if (bid->has_metadata)
 	{
@@ -214,16 +277,23 @@ grant_under_lock(const LeRelations *relations, const LeBid *bid,
 				 LeView *view, LeAnswer *answer)
 {
 	Relation	rel = le_state_open(relations->state, RowExclusiveLock);
+	LeConfig	config;
 	bool		granted = false;
+	int64		kept = 0;
 
 	le_view_read(rel, bid->election, view);
 	if (!le_view_is_held(view))
 	{
 		check_grantable(relations, rel, bid, view);
-		granted = le_election_lock_free(relations->state, bid->election, &view->row);
+		read_config(relations, bid->election, &config);
+		kept = kept_back(&config, view, bid);
+		granted = kept == 0 &&
+			le_election_lock_free(relations->state, bid->election, &view->row);
 	}
 	if (granted)
-		grant(relations, rel, bid, view, answer);
+		grant(relations, rel, bid, view, &config, answer);
+	else if (kept > 0)
+		answer_kept_back(answer, view, bid, kept);
 	else
 	{
 		le_answer_other(answer, view, hurry(bid));
@@ -285,6 +355,8 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 	LeKey		key = {ours.state, bid->election, 0};
 	Relation	rel;
 	LeView		view;
+	LeConfig	config;
+	int64		kept;
 
 	le_require_primary();
 	le_shmem_attach();
@@ -321,6 +393,13 @@ le_election_acquire(const LeRelations *relations, const LeBid *bid,
 		return;
 	}
 
+	read_config(&ours, bid->election, &config);
+	kept = kept_back(&config, &view, bid);
+	if (kept > 0)
+	{
+		answer_kept_back(answer, &view, bid, kept);
+		return;
+	}
 	PreventCommandIfReadOnly(bid->kind == LE_KIND_SESSION ?
 							 "leader_acquire_session()" : "leader_acquire()");
 	if (!le_lock_try(&lock, ShareUpdateExclusiveLock))

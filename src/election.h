@@ -17,7 +17,7 @@ typedef struct LeBid
 	const char *election;
 	const char *holder;
 	char		kind;
-	int64		ttl;			/* 0 for a session term without one */
+	int64		ttl;			/* 0 if none was given */
 	Datum		metadata;		/* jsonb */
 	bool		has_metadata;
 } LeBid;

@@ -247,6 +247,9 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 		if (led && place->ttl > 0)
 		{
 			raise_deadline(place, le_quorum_vouched(info->now) + place->ttl);
+			le_stats_count_renewal(place->stats, info->now -
+								   (int64) pg_atomic_exchange_u64(&place->renewed,
+																  info->now));
 			info->ask = le_quorum_due(place->ttl, info->now);
 		}
 		copy_place(place, info);
@@ -278,6 +281,15 @@ free_at(int *link)
 	table->first_free = index;
 }
 
+/* From when on nobody asks for the deadline any more */
+static int64
+end_of(const LePlace *place)
+{
+	int64		deadline = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
+
+	return deadline == LE_FOREVER ? LE_FOREVER : deadline + place->lock_delay;
+}
+
 /*
  * Belongs to no transaction, and no renewal can bring it back: its time has run
  * out, or the session that led has ended.
@@ -288,7 +300,7 @@ has_run_out(const LePlace *place, int64 now, bool ask_sessions)
 	if ((place->state != LE_PLACE_OPEN && place->state != LE_PLACE_CLOSED) ||
 		!le_standby_has(place->confirm_at))
 		return false;
-	return now >= (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline) ||
+	return now >= end_of(place) ||
 		(ask_sessions && place->kind == LE_KIND_SESSION &&
 		 !le_session_alive_in(place->database, place->epoch));
 }
@@ -335,6 +347,7 @@ allocate(void)
 	{
 		place = le_shmem_place(table->used++);
 		pg_atomic_init_u64(&place->deadline, 0);
+		pg_atomic_init_u64(&place->renewed, 0);
 		return place;
 	}
 	if (table->first_free < 0)
@@ -347,11 +360,13 @@ allocate(void)
 }
 
 bool
-le_place_make(const LeKey *key, const LeElection *row, LePlaceState state,
-			  int64 deadline)
+le_place_make(const LeKey *key, const LeElection *row, int64 lock_delay,
+			  LePlaceState state, int64 deadline)
 {
 	LePlaceTable *table = le_shmem_places();
 	int		   *bucket = bucket_of(key->rel, key->election);
+	int			stats = le_stats_slot(key->rel, key->election);
+	int64		now = le_clock_now();
 	LePlace    *place;
 
 	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
@@ -363,11 +378,14 @@ le_place_make(const LeKey *key, const LeElection *row, LePlaceState state,
 		place->rel = key->rel;
 		place->epoch = key->epoch;
 		place->ttl = row->ttl;
+		place->lock_delay = lock_delay;
 		place->kind = row->kind;
 		place->pid = row->kind == LE_KIND_SESSION ? MyProcPid : 0;
 		place->confirm_at = state == LE_PLACE_OPEN && le_standby_defined() ?
 			table->start_lsn : InvalidXLogRecPtr;
 		pg_atomic_write_u64(&place->deadline, deadline);
+		pg_atomic_write_u64(&place->renewed, now);
+		place->stats = stats;
 		strlcpy(place->owner, row->owner, NAMEDATALEN);
 		strlcpy(place->election, key->election, sizeof(place->election));
 		strlcpy(place->holder, row->holder, sizeof(place->holder));
@@ -476,6 +494,20 @@ le_place_free(const LeKey *key)
 	link = find_link(key);
 	if (*link >= 0)
 		free_at(link);
+	LWLockRelease(le_shmem_lock());
+}
+
+void
+le_place_configure(const LeKey *key, const char *owner, int64 lock_delay)
+{
+	LePlace    *place;
+
+	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
+	place = find(key);
+	if (place && owner)
+		strlcpy(place->owner, owner, NAMEDATALEN);
+	if (place && lock_delay >= 0)
+		place->lock_delay = lock_delay;
 	LWLockRelease(le_shmem_lock());
 }
 

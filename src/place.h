@@ -62,7 +62,8 @@ extern bool le_place_renew(const LeKey *key, LePlaceInfo *info);
  * the term has one.  The row has all but the times.  False if there is no room.
  */
 extern bool le_place_make(const LeKey *key, const LeElection *row,
-						  LePlaceState state, int64 deadline);
+						  int64 lock_delay, LePlaceState state,
+						  int64 deadline);
 
 /*
  * The deadline of a term that has no place: one TTL after the incarnation's
@@ -84,6 +85,10 @@ extern void le_place_open(const LeKey *key, XLogRecPtr confirm_at);
 extern void le_place_closing(const LeKey *key);
 extern void le_place_reopen(const LeKey *key);
 extern void le_place_free(const LeKey *key);
+
+/* Another owner (unless NULL) and lock delay (unless negative); cannot fail. */
+extern void le_place_configure(const LeKey *key, const char *owner,
+							   int64 lock_delay);
 
 /*
  * Copies the places of one holder in turn: start with *cursor = 0; false

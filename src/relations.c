@@ -37,6 +37,10 @@ static const Oid history_types[LE_HISTORY_NATTS] = {
 	TEXTOID, INT8OID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID
 };
 
+static const Oid config_types[LE_CONFIG_NATTS] = {
+	TEXTOID, BOOLOID, INT8OID, INT8OID, INT8OID, INT8OID, TIMESTAMPTZARRAYOID
+};
+
 static LeRelations known;
 static uint64 invalidations = 0;
 static Oid	known_namespace = InvalidOid;	/* whose relations are known */
@@ -45,7 +49,8 @@ static void
 forget_relations(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == known.state ||
-		relid == known.metadata || relid == known.history ||
+		relid == known.metadata || relid == known.config ||
+		relid == known.history ||
 		relid == known.epoch ||
 		relid == known.identity || relid == known.drawn_at)
 		known_namespace = InvalidOid;
@@ -91,6 +96,7 @@ find_relations(Oid namespace, LeRelations *found)
 {
 	found->state = find_relation(namespace, "leader_election_state");
 	found->metadata = find_relation(namespace, "leader_election_metadata");
+	found->config = find_relation(namespace, "leader_election_config");
 	found->history = find_relation(namespace, "leader_election_history");
 	found->epoch = find_relation(namespace, "leader_election_epoch");
 	found->identity = find_relation(namespace, "leader_election_epoch_identity");
@@ -127,6 +133,13 @@ le_relations(FunctionCallInfo fcinfo)
 	return &known;
 }
 
+Oid
+le_relations_config(Oid state)
+{
+	return OidIsValid(known_namespace) && known.state == state ?
+		known.config : InvalidOid;
+}
+
 static Relation
 open_checked(Oid relid, LOCKMODE lockmode, int natts, const Oid *types)
 {
@@ -160,6 +173,12 @@ Relation
 le_metadata_open(Oid metadata, LOCKMODE lockmode)
 {
 	return open_checked(metadata, lockmode, LE_METADATA_NATTS, metadata_types);
+}
+
+Relation
+le_config_open(Oid config, LOCKMODE lockmode)
+{
+	return open_checked(config, lockmode, LE_CONFIG_NATTS, config_types);
 }
 
 Relation

@@ -16,6 +16,7 @@ typedef struct LeRelations
 {
 	Oid			state;			/* one row for each election */
 	Oid			metadata;		/* at most one row for each election */
+	Oid			config;			/* at most one row for each election */
 	Oid			history;		/* one row for each term that has ended */
 	Oid			epoch;			/* sequence: the last epoch drawn */
 	Oid			identity;		/* sequence: the server that drew it */
@@ -58,6 +59,19 @@ enum
 	LE_HISTORY_NATTS = LE_HISTORY_END_REASON
 };
 
+/* Columns of leader_election_config */
+enum
+{
+	LE_CONFIG_ELECTION = 1,
+	LE_CONFIG_PAUSED,
+	LE_CONFIG_TTL,
+	LE_CONFIG_LOCK_DELAY,
+	LE_CONFIG_FAILOVER_LIMIT,
+	LE_CONFIG_FAILOVER_WINDOW,
+	LE_CONFIG_TAKEOVERS,
+	LE_CONFIG_NATTS = LE_CONFIG_TAKEOVERS
+};
+
 extern void le_relations_init(void);
 
 /*
@@ -70,11 +84,18 @@ extern void le_relations_init(void);
 extern const LeRelations *le_relations(FunctionCallInfo fcinfo);
 
 /*
+ * The table of configurations that belongs to that table of elections, which
+ * the function that is running has looked up; InvalidOid if it has gone since.
+ */
+extern Oid	le_relations_config(Oid state);
+
+/*
  * Opens one of the tables with that lock.  Error 55000 if its columns are
  * not the ones that the extension made.
  */
 extern Relation le_state_open(Oid state, LOCKMODE lockmode);
 extern Relation le_metadata_open(Oid metadata, LOCKMODE lockmode);
+extern Relation le_config_open(Oid config, LOCKMODE lockmode);
 extern Relation le_history_open(Oid history, LOCKMODE lockmode);
 
 #endif							/* LE_RELATIONS_H */

@@ -20,6 +20,7 @@
 
 #include "change.h"
 #include "clock.h"
+#include "config.h"
 #include "guc.h"
 #include "lock.h"
 #include "quorum.h"
@@ -34,14 +35,30 @@
 #define CLOSING_PAUSE_US	(1 * LE_MS)
 
 void
-le_renewal_make_place(const LeKey *key, const LeElection *row, LePlaceState state,
-					  int64 deadline)
+le_renewal_make_place(const LeKey *key, const LeElection *row,
+					  int64 lock_delay, LePlaceState state, int64 deadline)
 {
-	if (!le_place_make(key, row, state, deadline))
+	if (!le_place_make(key, row, lock_delay, state, deadline))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("no room for another live lease"),
 				 errhint("Raise leader_election.max_leases and restart the server.")));
+}
+
+/* What is configured for the election of a term that a restart had forgotten */
+static int64
+lock_delay(const LeKey *key)
+{
+	Oid			table = le_relations_config(key->rel);
+	Relation	rel;
+	LeConfig	config;
+
+	if (!OidIsValid(table))
+		return 0;
+	rel = le_config_open(table, AccessShareLock);
+	le_config_read(rel, key->election, &config);
+	table_close(rel, AccessShareLock);
+	return config.lock_delay;
 }
 
 /*
@@ -66,7 +83,8 @@ reclaim(const LeKey *key, int64 until)
 	alive = view.row.epoch == key->epoch && view.row.kind == LE_KIND_LEASE &&
 		view.standing == LE_STANDING_HELD;
 	if (alive && view.forgotten)
-		le_renewal_make_place(key, &view.row, LE_PLACE_OPEN, view.deadline);
+		le_renewal_make_place(key, &view.row, lock_delay(key), LE_PLACE_OPEN,
+							  view.deadline);
 	le_lock_release(&lock, RowShareLock);
 	return alive;
 }

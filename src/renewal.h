@@ -20,7 +20,8 @@ extern bool le_renewal_try(const LeKey *key, LePlaceInfo *info);
 
 /* Error 53400 if there is no room for a place. */
 extern void le_renewal_make_place(const LeKey *key, const LeElection *row,
-								  LePlaceState state, int64 deadline);
+								  int64 lock_delay, LePlaceState state,
+								  int64 deadline);
 
 /* What leader_renew, leader_check and leader_renew_all do. */
 extern void le_renewal_renew(const LeKey *key, LeAnswer *answer);

@@ -3,10 +3,11 @@
  * shmem.c
  *	  The extension's shared memory, with and without preloading.
  *
- * A small anchor of fixed name and size leads to one table of fixed size.
+ * A small anchor of fixed name and size leads to one piece of fixed size, which
+ * holds the table of places and that of statistics.
  * Preloaded, both are reserved at server start.  Otherwise the first backend
  * that needs them makes the anchor with what its major offers for that, and
- * the table as a pinned dynamic segment; the handle is published last, so an
+ * the tables as a pinned dynamic segment; the handle is published last, so an
  * error before leaves nothing behind but the anchor.
  *
  * The anchor begins with a magic number and a number for the layout: after
@@ -54,6 +55,7 @@ typedef struct Anchor
 	dsm_handle	handle;			/* of the table, unless it was preloaded */
 	LWLock		anchor_lock;
 	LWLock		places_lock;
+	LWLock		stats_lock;
 	Floor		floors[NFLOORS];	/* found and taken under anchor_lock */
 	ConditionVariable ended;
 } Anchor;
@@ -63,11 +65,13 @@ StaticAssertDecl(sizeof(Anchor) <= ANCHOR_SIZE, "anchor is too large");
 /* Whoever changes what lies in memory without another size, counts up. */
 #define LAYOUT \
 	(LAYOUT_VERSION * 1000003 + sizeof(LePlace) * 1009 + \
-	 sizeof(LePlaceTable) * 101 + sizeof(Anchor))
+	 sizeof(LeStats) * 503 + sizeof(LePlaceTable) * 101 + sizeof(Anchor))
 
 static Anchor *anchor = NULL;
 static LePlaceTable *places = NULL;
 static LePlace *place_array = NULL;
+static LeStatsTable *stats = NULL;
+static LeStats *stats_array = NULL;
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
@@ -89,11 +93,27 @@ places_offset(int nbuckets)
 							 mul_size(nbuckets, sizeof(int))));
 }
 
+/* There is one slot of statistics for each place. */
+static Size
+stats_table_offset(int nplaces)
+{
+	return MAXALIGN(add_size(places_offset(bucket_count(nplaces)),
+							 mul_size(nplaces, sizeof(LePlace))));
+}
+
+static Size
+stats_offset(int nbuckets)
+{
+	return MAXALIGN(add_size(offsetof(LeStatsTable, buckets),
+							 mul_size(nbuckets, sizeof(int))));
+}
+
 static Size
 table_size(int nplaces)
 {
-	return add_size(places_offset(bucket_count(nplaces)),
-					mul_size(nplaces, sizeof(LePlace)));
+	return add_size(stats_table_offset(nplaces),
+					add_size(stats_offset(bucket_count(nplaces)),
+							 mul_size(nplaces, sizeof(LeStats))));
 }
 
 static void
@@ -105,6 +125,7 @@ init_anchor(void *ptr)
 	a->handle = DSM_HANDLE_INVALID;
 	LWLockInitialize(&a->anchor_lock, a->tranche);
 	LWLockInitialize(&a->places_lock, a->tranche);
+	LWLockInitialize(&a->stats_lock, a->tranche);
 	for (int i = 0; i < NFLOORS; i++)
 	{
 		a->floors[i].database = InvalidOid;
@@ -131,10 +152,48 @@ init_table(LePlaceTable *table, int nplaces)
 		table->buckets[i] = -1;
 }
 
+static LeStatsTable *
+stats_table(LePlaceTable *table)
+{
+	return (LeStatsTable *) ((char *) table +
+							 stats_table_offset(table->nplaces));
+}
+
 static void
-use_table(LePlaceTable *table)
+init_stats(LeStatsTable *table, int nslots)
+{
+	LeStats    *slots;
+
+	table->nslots = nslots;
+	table->nbuckets = bucket_count(nslots);
+	table->first_free = -1;
+	table->used = 0;
+	for (int i = 0; i < table->nbuckets; i++)
+		table->buckets[i] = -1;
+	slots = (LeStats *) ((char *) table + stats_offset(table->nbuckets));
+	for (int i = 0; i < nslots; i++)
+	{
+		for (int j = 0; j < LE_COUNTERS; j++)
+			pg_atomic_init_u64(&slots[i].counters[j], 0);
+		pg_atomic_init_u64(&slots[i].longest_gap, 0);
+		for (int j = 0; j < LE_STATS_MINUTES; j++)
+			pg_atomic_init_u64(&slots[i].minutes[j], 0);
+	}
+}
+
+static void
+init_tables(LePlaceTable *table, int nplaces)
+{
+	init_table(table, nplaces);
+	init_stats(stats_table(table), nplaces);
+}
+
+static void
+use_tables(LePlaceTable *table)
 {
 	place_array = (LePlace *) ((char *) table + places_offset(table->nbuckets));
+	stats = stats_table(table);
+	stats_array = (LeStats *) ((char *) stats + stats_offset(stats->nbuckets));
 	places = table;
 }
 
@@ -161,10 +220,10 @@ startup_shmem(void)
 		init_anchor(anchor);
 	table = ShmemInitStruct(PLACES_NAME, table_size(le_max_leases), &found);
 	if (!found)
-		init_table(table, le_max_leases);
+		init_tables(table, le_max_leases);
 	LWLockRelease(AddinShmemInitLock);
 	LWLockRegisterTranche(anchor->tranche, ANCHOR_NAME);
-	use_table(table);
+	use_tables(table);
 }
 
 /* An anchor made late. */
@@ -192,7 +251,7 @@ find_anchor(void)
 	return a;
 }
 
-/* Maps the table for the rest of this backend's life. */
+/* Maps the tables for the rest of this backend's life. */
 static LePlaceTable *
 find_table(void)
 {
@@ -202,7 +261,7 @@ find_table(void)
 	if (anchor->handle == DSM_HANDLE_INVALID)
 	{
 		segment = dsm_create(table_size(le_max_leases), 0);
-		init_table(dsm_segment_address(segment), le_max_leases);
+		init_tables(dsm_segment_address(segment), le_max_leases);
 		dsm_pin_segment(segment);
 		anchor->handle = dsm_segment_handle(segment);
 	}
@@ -241,7 +300,7 @@ le_shmem_attach(void)
 				 errmsg("leadership is not available in single-user mode")));
 	if (anchor == NULL)
 		anchor = find_anchor();
-	use_table(find_table());
+	use_tables(find_table());
 }
 
 LePlaceTable *
@@ -260,6 +319,24 @@ LWLock *
 le_shmem_lock(void)
 {
 	return &anchor->places_lock;
+}
+
+LeStatsTable *
+le_shmem_stats(void)
+{
+	return stats;
+}
+
+LeStats *
+le_shmem_stats_slot(int index)
+{
+	return &stats_array[index];
+}
+
+LWLock *
+le_shmem_stats_lock(void)
+{
+	return &anchor->stats_lock;
 }
 
 pg_atomic_uint64 *

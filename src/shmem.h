@@ -15,6 +15,7 @@
 #include "storage/lwlock.h"
 
 #include "leader_election.h"
+#include "stats.h"
 
 typedef enum LePlaceState
 {
@@ -37,7 +38,10 @@ typedef struct LePlace
 	Oid			rel;
 	int64		epoch;
 	int64		ttl;			/* 0 for a session term without one */
+	int64		lock_delay;		/* the deadline counts for so long after it */
 	pg_atomic_uint64 deadline;
+	pg_atomic_uint64 renewed;	/* when that was last */
+	int			stats;			/* slot of the election's statistics, or -1 */
 	XLogRecPtr	confirm_at;		/* not confirmed until standbys have this */
 	char		kind;
 	int			pid;			/* of the session, for a session term */
@@ -70,6 +74,33 @@ typedef struct LePlaceTable
 	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* the places follow */
 } LePlaceTable;
 
+#define LE_STATS_MINUTES	60
+
+/*
+ * What is counted for one election.  All but the counters changes under the
+ * lock of the statistics in exclusive mode only.
+ */
+typedef struct LeStats
+{
+	int			next;			/* in its bucket or in the free list, or -1 */
+	Oid			database;
+	Oid			rel;
+	TimestampTz since;			/* counted from then on */
+	pg_atomic_uint64 counters[LE_COUNTERS];
+	pg_atomic_uint64 longest_gap;
+	pg_atomic_uint64 minutes[LE_STATS_MINUTES]; /* see stats.c */
+	char		election[LE_NAME_MAX + 1];
+} LeStats;
+
+typedef struct LeStatsTable
+{
+	int			nslots;
+	int			nbuckets;		/* a power of two */
+	int			first_free;		/* or -1 */
+	int			used;			/* slots from here on were never used */
+	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* the slots follow */
+} LeStatsTable;
+
 /* For _PG_init. */
 extern void le_shmem_init(void);
 
@@ -82,6 +113,10 @@ extern void le_shmem_attach(void);
 extern LePlaceTable *le_shmem_places(void);
 extern LePlace *le_shmem_place(int index);
 extern LWLock *le_shmem_lock(void);
+
+extern LeStatsTable *le_shmem_stats(void);
+extern LeStats *le_shmem_stats_slot(int index);
+extern LWLock *le_shmem_stats_lock(void);
 
 /*
  * The highest epoch that was drawn in this database since the server started.

@@ -67,8 +67,7 @@ acquire(FunctionCallInfo fcinfo, char kind)
 	bid.election = le_arg_name(fcinfo, 0, "election");
 	bid.holder = session && PG_ARGISNULL(1) ? le_session_holder() :
 		le_arg_name(fcinfo, 1, "holder");
-	bid.ttl = le_arg_interval(fcinfo, 2, LE_TTL_MIN, LE_TTL_MAX,
-							  session ? 0 : le_default_ttl_ms * LE_MS, "ttl");
+	bid.ttl = le_arg_interval(fcinfo, 2, LE_TTL_MIN, LE_TTL_MAX, 0, "ttl");
 	wait = le_arg_interval(fcinfo, 3, 0, LE_WAIT_MAX, 0, "wait");
 	bid.metadata = le_arg_metadata(fcinfo, 4, &no_metadata);
 	bid.has_metadata = !no_metadata;

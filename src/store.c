@@ -3,20 +3,8 @@
  * store.c
  *	  Reads and writes the rows of the extension's tables.
  *
- * Only this file touches slots, scans and snapshots.  It knows no policy.
- *
- * Reads see the latest committed state and this transaction's own changes,
- * never the transaction's snapshot: a REPEATABLE READ transaction that is
- * older than a takeover must see the takeover.  They scan with SnapshotAny and
- * ask the visibility of each version afterwards, because a scan under an MVCC
- * snapshot would leave predicate locks behind, and SERIALIZABLE transactions
- * that have nothing to do with each other would fail over them.
- *
- * Writes go through the table and index access methods.  Triggers, row
- * security and constraints that somebody put on the tables are not honoured,
- * and the trigger that keeps manual changes away is not fired.  The election's
- * heavyweight lock keeps every writer of ours apart, so a concurrent update can
- * only be somebody's manual one.
+ * This file says what stands in which column; it knows no policy, and row.c how
+ * a row is found and stored.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,29 +29,8 @@
 #include "compat.h"
 #include "leader_election.h"
 #include "relations.h"
+#include "row.h"
 #include "store.h"
-
-/*
- * Opens the index by which rows are found.  A superuser may have made another
- * one; in one of other columns or of another order we would search in vain.
- */
-static Relation
-open_primary_key(Relation rel)
-{
-	Oid			oid = le_primary_key_index(rel);
-	Relation	index = OidIsValid(oid) ? index_open(oid, AccessShareLock) : NULL;
-
-	if (index == NULL || IndexRelationGetNumberOfKeyAttributes(index) != 1 ||
-		index->rd_index->indkey.values[0] != 1 ||
-		index->rd_opcintype[0] != TEXTOID ||
-		index->rd_indcollation[0] != C_COLLATION_OID)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s\" of extension \"leader_election\" has lost its primary key",
-						RelationGetRelationName(rel)),
-				 errhint("Drop the extension and create it again.")));
-	return index;
-}
 
 /*
  * Where the row that was read or written last stands.  A transaction asks for
@@ -127,39 +94,6 @@ fetch_last_seen(Relation rel, const char *key, TupleTableSlot *slot)
 	return found;
 }
 
-/*
- * Puts the visible row with that key into the slot; false if there is none.
- * The key is the first column of both tables.
- */
-static bool
-fetch_by_key(Relation rel, const char *key, TupleTableSlot *slot)
-{
-	Relation	index = open_primary_key(rel);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	Datum		value = CStringGetTextDatum(key);
-	IndexScanDesc scan;
-	ScanKeyData scankey;
-	bool		found = false;
-
-	ScanKeyEntryInitialize(&scankey, 0, 1, BTEqualStrategyNumber, TEXTOID,
-						   C_COLLATION_OID, F_TEXTEQ, value);
-	scan = le_index_beginscan(rel, index, SnapshotAny, 1);
-	index_rescan(scan, &scankey, 1, NULL, 0);
-	while (!found && index_getnext_slot(scan, ForwardScanDirection, slot))
-	{
-		found = table_tuple_satisfies_snapshot(rel, slot, snapshot);
-	}
-	if (found)
-		ExecMaterializeSlot(slot);
-	else
-		ExecClearTuple(slot);
-	index_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	index_close(index, AccessShareLock);
-	pfree(DatumGetPointer(value));
-	return found;
-}
-
 /* A text that is longer than we write is somebody's manual one: cut it. */
 static void
 copy_text(char *target, Size size, Datum value)
@@ -218,7 +152,7 @@ le_store_read(Relation rel, const char *election, LeElection *result)
 
 	if (fetch_last_seen(rel, election, slot))
 		deform_election(slot, result);
-	else if (fetch_by_key(rel, election, slot))
+	else if (le_row_fetch(rel, election, slot))
 	{
 		deform_election(slot, result);
 		remember_tid(rel, election, &result->tid);
@@ -250,59 +184,6 @@ le_store_scan(Relation rel, LeStoreVisit visit, void *arg)
 	ExecDropSingleTupleTableSlot(slot);
 }
 
-static void
-changed_under_our_lock(Relation rel)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("a row of table \"%s\" of extension \"leader_election\" was changed by hand",
-					RelationGetRelationName(rel)),
-			 errhint("Try again.")));
-}
-
-static void
-put_index_entries(Relation rel, TupleTableSlot *slot, LeUpdateIndexes indexes)
-{
-	EState	   *estate = CreateExecutorState();
-	ResultRelInfo *rri = makeNode(ResultRelInfo);
-
-	InitResultRelInfo(rri, rel, 0, NULL, 0);
-	ExecOpenIndices(rri, false);
-	le_insert_index_tuples(rri, slot, estate, indexes);
-	ExecCloseIndices(rri);
-	FreeExecutorState(estate);
-}
-
-/*
- * Stores the virtual tuple in the slot as a new row, or in place of the row
- * at old_tid, with its index entries.
- */
-static void
-put_row(Relation rel, TupleTableSlot *slot, ItemPointer old_tid)
-{
-	CommandId	cid = GetCurrentCommandId(true);
-	LeUpdateIndexes indexes = LE_UPDATE_ALL_INDEXES;
-
-	if (old_tid == NULL)
-		table_tuple_insert(rel, slot, cid, 0, NULL);
-	else
-	{
-		TM_FailureData failure;
-		LockTupleMode mode;
-
-		if (table_tuple_update(rel, old_tid, slot, cid, InvalidSnapshot,
-							   InvalidSnapshot, true, &failure, &mode,
-							   &indexes) != TM_Ok)
-			changed_under_our_lock(rel);
-	}
-	/* An update seldom needs index entries: no indexed column changes. */
-	if (indexes != LE_UPDATE_NO_INDEXES)
-		put_index_entries(rel, slot, indexes);
-
-	/* The transaction's own next read must see the row. */
-	CommandCounterIncrement();
-}
-
 void
 le_store_write(Relation rel, const LeElection *election)
 {
@@ -326,7 +207,7 @@ le_store_write(Relation rel, const LeElection *election)
 	if (election->held)
 		values[LE_STATE_HOLDER] = CStringGetTextDatum(election->holder);
 	ExecStoreVirtualTuple(slot);
-	put_row(rel, slot, election->exists ? &tid : NULL);
+	le_row_put(rel, slot, election->exists ? &tid : NULL);
 	remember_tid(rel, election->election, &slot->tts_tid);
 	ExecDropSingleTupleTableSlot(slot);
 }
@@ -335,7 +216,7 @@ bool
 le_store_get_metadata(Relation rel, const LeKey *key, Datum *value)
 {
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	bool		found = fetch_by_key(rel, key->election, slot);
+	bool		found = le_row_fetch(rel, key->election, slot);
 
 	if (found)
 	{
@@ -356,7 +237,7 @@ le_store_set_metadata(Relation rel, const LeKey *key, Datum value, bool isnull)
 {
 	TupleTableSlot *old = table_slot_create(rel, NULL);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	bool		exists = fetch_by_key(rel, key->election, old);
+	bool		exists = le_row_fetch(rel, key->election, old);
 
 	if (exists || !isnull)
 	{
@@ -370,7 +251,7 @@ le_store_set_metadata(Relation rel, const LeKey *key, Datum value, bool isnull)
 		values[LE_METADATA_VALUE] = value;
 		nulls[LE_METADATA_VALUE] = isnull;
 		ExecStoreVirtualTuple(slot);
-		put_row(rel, slot, exists ? &old->tts_tid : NULL);
+		le_row_put(rel, slot, exists ? &old->tts_tid : NULL);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	ExecDropSingleTupleTableSlot(old);
@@ -392,6 +273,6 @@ le_store_add_history(Relation rel, const LeElection *election,
 	values[LE_HISTORY_ENDED_AT] = TimestampTzGetDatum(ended_at);
 	values[LE_HISTORY_END_REASON] = CStringGetTextDatum(reason);
 	ExecStoreVirtualTuple(slot);
-	put_row(rel, slot, NULL);
+	le_row_put(rel, slot, NULL);
 	ExecDropSingleTupleTableSlot(slot);
 }

@@ -65,8 +65,9 @@ le_wait_acquire(const LeRelations *relations, const LeBid *bid,
 		le_election_acquire(&ours, bid, answer);
 		if (answer->is_leader || le_clock_now() >= until)
 			break;
-		pause = answer->busy || answer->left < 0 ? busy_pause :
-			Min(answer->left, CLIENT_CHECK);
+		pause = answer->kept_back > 0 ? answer->kept_back :
+			answer->busy || answer->left < 0 ? busy_pause : answer->left;
+		pause = Min(pause, CLIENT_CHECK);
 		if (answer->session)
 			pause = Min(pause, SESSION_PAUSE);
 		busy_pause = answer->busy ? Min(busy_pause * 2, BUSY_PAUSE_LAST) :

@@ -1,0 +1,234 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  Counts what happens to elections, in shared memory.
+ *
+ * A second table of fixed size beside that of the places: counters survive the
+ * error that a rejection ends in, and the end of a term.  They do not survive
+ * the server.
+ *
+ * Locking: a lock of its own.  Slots are found under it in shared mode and made
+ * or freed in exclusive mode; counters are atomic, and so is the ring of
+ * minutes, in which a late count may be off by one minute.  It is taken inside
+ * no other lock but that of the places.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "shmem.h"
+#include "stats.h"
+
+#define MINUTE			(60 * LE_SECOND)
+
+static int *
+bucket_of(Oid rel, const char *election)
+{
+	LeStatsTable *table = le_shmem_stats();
+	uint32		hash = hash_bytes((const unsigned char *) election,
+								  strlen(election));
+
+	hash = hash_combine(hash, hash_combine(MyDatabaseId, rel));
+	return &table->buckets[hash & (table->nbuckets - 1)];
+}
+
+/* The link that leads to an election's slot, or to the end of its chain */
+static int *
+find_link(Oid rel, const char *election)
+{
+	int		   *link = bucket_of(rel, election);
+
+	while (*link >= 0)
+	{
+		LeStats    *stats = le_shmem_stats_slot(*link);
+
+		if (stats->database == MyDatabaseId && stats->rel == rel &&
+			strcmp(stats->election, election) == 0)
+			break;
+		link = &stats->next;
+	}
+	return link;
+}
+
+static void
+clear(LeStats *stats)
+{
+	for (int i = 0; i < LE_COUNTERS; i++)
+		pg_atomic_write_u64(&stats->counters[i], 0);
+	pg_atomic_write_u64(&stats->longest_gap, 0);
+	for (int i = 0; i < LE_STATS_MINUTES; i++)
+		pg_atomic_write_u64(&stats->minutes[i], 0);
+	stats->since = GetCurrentTimestamp();
+}
+
+static int
+find_slot(Oid rel, const char *election)
+{
+	int			slot;
+
+	LWLockAcquire(le_shmem_stats_lock(), LW_SHARED);
+	slot = *find_link(rel, election);
+	LWLockRelease(le_shmem_stats_lock());
+	return slot;
+}
+
+/* A slot that is in no chain, or -1; the lock is held in exclusive mode. */
+static int
+allocate(void)
+{
+	LeStatsTable *table = le_shmem_stats();
+	int			slot = table->first_free;
+
+	if (slot >= 0)
+	{
+		table->first_free = le_shmem_stats_slot(slot)->next;
+		return slot;
+	}
+	return table->used < table->nslots ? table->used++ : -1;
+}
+
+int
+le_stats_slot(Oid rel, const char *election)
+{
+	int			slot = find_slot(rel, election);
+	int		   *link;
+
+	if (slot >= 0)
+		return slot;
+	LWLockAcquire(le_shmem_stats_lock(), LW_EXCLUSIVE);
+	link = find_link(rel, election);
+	slot = *link;
+	if (slot < 0 && (slot = allocate()) >= 0)
+	{
+		LeStats    *stats = le_shmem_stats_slot(slot);
+
+		stats->next = -1;
+		stats->database = MyDatabaseId;
+		stats->rel = rel;
+		strlcpy(stats->election, election, sizeof(stats->election));
+		clear(stats);
+		*link = slot;
+	}
+	LWLockRelease(le_shmem_stats_lock());
+	return slot;
+}
+
+void
+le_stats_count(int slot, LeCounter counter)
+{
+	if (slot >= 0)
+		pg_atomic_fetch_add_u64(&le_shmem_stats_slot(slot)->counters[counter], 1);
+}
+
+void
+le_stats_count_for(Oid rel, const char *election, LeCounter counter)
+{
+	le_stats_count(le_stats_slot(rel, election), counter);
+}
+
+/*
+ * A minute of the ring holds its number in the upper half, and the count of that
+ * minute in the lower one; a count for another minute begins it anew.
+ */
+void
+le_stats_count_term(int slot)
+{
+	uint64		minute = le_clock_now() / MINUTE;
+	pg_atomic_uint64 *entry;
+	uint64		seen;
+	uint64		next;
+
+	if (slot < 0)
+		return;
+	le_stats_count(slot, LE_COUNT_TERMS);
+	entry = &le_shmem_stats_slot(slot)->minutes[minute % LE_STATS_MINUTES];
+	seen = pg_atomic_read_u64(entry);
+	do
+		next = seen >> 32 == minute ? seen + 1 : minute << 32 | 1;
+	while (!pg_atomic_compare_exchange_u64(entry, &seen, next));
+}
+
+void
+le_stats_count_renewal(int slot, int64 gap)
+{
+	LeStats    *stats;
+	uint64		seen;
+
+	if (slot < 0)
+		return;
+	stats = le_shmem_stats_slot(slot);
+	pg_atomic_fetch_add_u64(&stats->counters[LE_COUNT_RENEWALS], 1);
+	seen = pg_atomic_read_u64(&stats->longest_gap);
+	while (gap > 0 && seen < (uint64) gap &&
+		   !pg_atomic_compare_exchange_u64(&stats->longest_gap, &seen, gap))
+		;
+}
+
+void
+le_stats_forget(Oid rel, const char *election)
+{
+	LeStatsTable *table = le_shmem_stats();
+	int		   *link;
+
+	LWLockAcquire(le_shmem_stats_lock(), LW_EXCLUSIVE);
+	link = find_link(rel, election);
+	if (*link >= 0)
+	{
+		int			slot = *link;
+		LeStats    *stats = le_shmem_stats_slot(slot);
+
+		*link = stats->next;
+		stats->database = InvalidOid;
+		stats->next = table->first_free;
+		table->first_free = slot;
+	}
+	LWLockRelease(le_shmem_stats_lock());
+}
+
+void
+le_stats_reset(Oid rel, const char *election)
+{
+	int			slot = le_stats_slot(rel, election);
+
+	LWLockAcquire(le_shmem_stats_lock(), LW_EXCLUSIVE);
+	if (slot >= 0 && *find_link(rel, election) == slot)
+		clear(le_shmem_stats_slot(slot));
+	LWLockRelease(le_shmem_stats_lock());
+}
+
+bool
+le_stats_get(Oid rel, const char *election, LeStatsInfo *info)
+{
+	LeStatsTable *table = le_shmem_stats();
+	uint64		now = le_clock_now() / MINUTE;
+	int			slot;
+	bool		known;
+
+	memset(info, 0, sizeof(LeStatsInfo));
+	LWLockAcquire(le_shmem_stats_lock(), LW_SHARED);
+	slot = *find_link(rel, election);
+	if (slot >= 0)
+	{
+		LeStats    *stats = le_shmem_stats_slot(slot);
+
+		for (int i = 0; i < LE_COUNTERS; i++)
+			info->counters[i] = pg_atomic_read_u64(&stats->counters[i]);
+		for (int i = 0; i < LE_STATS_MINUTES; i++)
+		{
+			uint64		entry = pg_atomic_read_u64(&stats->minutes[i]);
+
+			if (now - (entry >> 32) < LE_STATS_MINUTES)
+				info->changes_last_hour += (uint32) entry;
+		}
+		info->longest_gap = pg_atomic_read_u64(&stats->longest_gap);
+		info->since = stats->since;
+	}
+	known = slot >= 0 || table->first_free >= 0 || table->used < table->nslots;
+	LWLockRelease(le_shmem_stats_lock());
+	return known;
+}
