@@ -45,6 +45,13 @@ has_control_character(const char *name)
 	return false;
 }
 
+bool
+le_name_is_valid(const char *name)
+{
+	return *name != '\0' && strlen(name) <= LE_NAME_MAX &&
+		!has_control_character(name);
+}
+
 void
 le_check_name(const char *name, const char *what)
 {

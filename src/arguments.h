@@ -26,6 +26,9 @@ extern int64 le_arg_interval(FunctionCallInfo fcinfo, int n, int64 min,
 /* A jsonb that may be NULL; 54000 if it is too large. */
 extern Datum le_arg_metadata(FunctionCallInfo fcinfo, int n, bool *isnull);
 
+/* Can the string be a name? */
+extern bool le_name_is_valid(const char *name);
+
 /* Error 22023 for a string that cannot be the name of what it is to name. */
 extern void le_check_name(const char *name, const char *what);
 

@@ -16,11 +16,11 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_inherits.h"
 #include "commands/event_trigger.h"
 #include "executor/spi.h"
 #include "nodes/parsenodes.h"
+#include "tcop/deparse_utility.h"
 #include "utils/rel.h"
 
 #include "protect.h"
@@ -81,72 +81,65 @@ cover_tree(Oid relid, Oid function)
 		check_level(lfirst_oid(member), function);
 }
 
-/* The tables that ALTER TABLE has put below others */
-static void
-cover_altered(const AlterTableStmt *stmt, Oid function)
+/* The tables that a command has put below others, by what the server noted */
+static List *
+joined_tables(const CollectedCommand *command)
 {
+	List	   *joined = NIL;
 	ListCell   *lc;
 
-	foreach(lc, stmt->cmds)
+	if (command->type == SCT_Simple &&
+		(IsA(command->parsetree, CreateStmt) ||
+		 IsA(command->parsetree, CreateForeignTableStmt)))
+		return list_make1_oid(command->d.simple.address.objectId);
+	if (command->type != SCT_AlterTable)
+		return NIL;
+	foreach(lc, command->d.alterTable.subcmds)
 	{
-		const AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-		const RangeVar *child;
+		const CollectedATSubcmd *sub = lfirst(lc);
 
-		if (cmd->subtype == AT_AttachPartition)
-			child = castNode(PartitionCmd, cmd->def)->name;
-		else if (cmd->subtype == AT_AddInherit)
-			child = stmt->relation;
-		else
-			continue;
-		cover_tree(RangeVarGetRelid(child, NoLock, false), function);
+		if (castNode(AlterTableCmd, sub->parsetree)->subtype == AT_AttachPartition)
+			joined = lappend_oid(joined, sub->address.objectId);
+		else if (castNode(AlterTableCmd, sub->parsetree)->subtype == AT_AddInherit)
+			joined = lappend_oid(joined, command->d.alterTable.objectId);
 	}
-}
-
-/* The tables that a command has created, as the server has listed them */
-static void
-cover_created(Oid function)
-{
-	List	   *created = NIL;
-	ListCell   *lc;
-	MemoryContext context = CurrentMemoryContext;
-
-	SPI_connect();
-	if (SPI_execute("SELECT objid FROM pg_catalog.pg_event_trigger_ddl_commands() "
-					"WHERE classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass "
-					"AND command_tag OPERATOR(pg_catalog.=) ANY ('{CREATE TABLE,CREATE FOREIGN TABLE}')",
-					true, 0) != SPI_OK_SELECT)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not list the tables that were created")));
-	for (uint64 i = 0; i < SPI_processed; i++)
-	{
-		bool		isnull;
-		Datum		oid = SPI_getbinval(SPI_tuptable->vals[i],
-										SPI_tuptable->tupdesc, 1, &isnull);
-		MemoryContext old = MemoryContextSwitchTo(context);
-
-		created = lappend_oid(created, DatumGetObjectId(oid));
-		MemoryContextSwitchTo(old);
-	}
-	SPI_finish();
-	foreach(lc, created)
-		cover_tree(lfirst_oid(lc), function);
+	return joined;
 }
 
 Datum
 le_leader_election_cover(PG_FUNCTION_ARGS)
 {
-	EventTriggerData *data = (EventTriggerData *) fcinfo->context;
+	MemoryContext context = CurrentMemoryContext;
+	List	   *joined = NIL;
 	Oid			function;
+	ListCell   *lc;
 
 	if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
 		ereport(ERROR,
 				(errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("leader_election_cover() must be called by an event trigger")));
 	function = le_fence_function(fcinfo);
-	if (IsA(data->parsetree, AlterTableStmt))
-		cover_altered((AlterTableStmt *) data->parsetree, function);
-	else
-		cover_created(function);
+
+	SPI_connect();
+	if (SPI_execute("SELECT command FROM pg_catalog.pg_event_trigger_ddl_commands()",
+					true, 0) != SPI_OK_SELECT)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not list what was done to tables")));
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		bool		isnull;
+		Datum		command = SPI_getbinval(SPI_tuptable->vals[i],
+											SPI_tuptable->tupdesc, 1, &isnull);
+		MemoryContext old = MemoryContextSwitchTo(context);
+
+		if (!isnull)
+			joined = list_concat(joined,
+								 joined_tables((CollectedCommand *) DatumGetPointer(command)));
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+	foreach(lc, joined)
+		cover_tree(lfirst_oid(lc), function);
 	PG_RETURN_NULL();
 }

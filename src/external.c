@@ -36,9 +36,22 @@
 PG_FUNCTION_INFO_V1(le_leader_configure);
 
 void
-le_external_check_raise(const LeKey *key, const LeElection *row)
+le_external_check_raise(const LeKey *key, const LeElection *row,
+						bool from_setting)
 {
+	/* The commit needs it, and must not fail for want of it. */
+	le_shmem_attach();
 	le_rights_require(row->owner, key->election);
+
+	/*
+	 * A function that runs as another user, or a foreign key's action, does
+	 * not lend its rights to a token that it knows nothing of.
+	 */
+	if (from_setting && !le_rights_has_role(GetOuterUserId(), row->owner))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for election \"%s\"", key->election),
+				 errdetail("The user that presents the token by a setting is not a member of the role that owns the election.")));
 	if (key->epoch >= LE_EPOCH_LIMIT)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
@@ -115,6 +128,9 @@ make_external(const LeRelations *relations, const char *election)
 		strlcpy(row.election, election, sizeof(row.election));
 		strlcpy(row.owner, GetUserNameFromId(GetUserId(), false), NAMEDATALEN);
 	}
+	/* An epoch of its own that has ended is nobody's token, and stays so. */
+	if (row.epoch > 0)
+		row.epoch++;
 	row.held = false;
 	row.kind = LE_KIND_EXTERNAL;
 	row.ttl = 0;

@@ -220,12 +220,12 @@ claim(const Fence *fence, Claim *claim, HeapTuple row, Relation rel)
 
 /* Requires the epoch to be current; asks only if it was not asked before. */
 static void
-require_epoch(Claim *claim, int64 epoch)
+require_epoch(Claim *claim, int64 epoch, bool from_setting)
 {
 	if (claim->generation == le_generation && claim->key.epoch == epoch)
 		return;
 	claim->key.epoch = epoch;
-	le_token_use(&claim->key);
+	le_token_use(&claim->key, from_setting);
 	claim->generation = le_generation;
 }
 
@@ -242,7 +242,7 @@ require_presented(Claim *claim, Relation rel)
 	if (claim->presented == 0)
 		le_token_missing(claim->key.rel, claim->key.election,
 						 RelationGetRelationName(rel));
-	require_epoch(claim, claim->presented);
+	require_epoch(claim, claim->presented, true);
 	return claim->presented;
 }
 
@@ -304,7 +304,7 @@ fence_row(Fence *fence, const TriggerData *data)
 	if (fence->column == 0)
 		(void) require_presented(new, rel);
 	else if (brings_epoch(fence, data, &epoch))
-		require_epoch(new, epoch);
+		require_epoch(new, epoch, false);
 	else
 		result = stamp(result, rel, fence->column, require_presented(new, rel));
 	return result;

@@ -34,12 +34,13 @@
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
-#include "parser/parse_func.h"
+#include "catalog/pg_proc.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "arguments.h"
 #include "compat.h"
@@ -151,19 +152,20 @@ qualified_table(Relation rel)
 									  RelationGetRelationName(rel));
 }
 
-/* The lock on a table may have been waited for, and the extension be gone. */
+/*
+ * The lock on a table may have been waited for, and the extension be gone.  No
+ * right on its schema is needed: this is asked for everybody's DDL.
+ */
 Oid
 le_fence_function(FunctionCallInfo fcinfo)
 {
 	Oid			namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
-	char	   *schema = OidIsValid(namespace) ? get_namespace_name(namespace) :
-		NULL;
-	Oid			function = InvalidOid;
+	oidvector  *no_arguments = buildoidvector(NULL, 0);
+	Oid			function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+										   CStringGetDatum(FENCE_FUNCTION),
+										   PointerGetDatum(no_arguments),
+										   ObjectIdGetDatum(namespace));
 
-	if (schema)
-		function = LookupFuncName(list_make2(makeString(schema),
-											 makeString(FENCE_FUNCTION)),
-								  0, NULL, true);
 	if (!OidIsValid(function))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -208,6 +210,7 @@ has_trigger(Relation rel, Oid function, const char *name,
 	if (TRIGGER_FOR_ROW(trigger->tgtype) != by_row ||
 		trigger->tgnargs != (p->column ? 2 : 1) ||
 		strcmp(trigger->tgargs[0], p->election) != 0 ||
+		(p->replica && trigger->tgenabled != TRIGGER_FIRES_ALWAYS) ||
 		(p->column && strcmp(trigger->tgargs[1], p->column) != 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -376,13 +379,11 @@ le_leader_protect(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/*
- * Only together with what is above it: a fence of the parent that does not
- * reach its children would be none.
- */
-static void
-refuse_protected_parents(Oid relid, Oid function)
+/* The name of a protected table right above that one; NULL if there is none */
+static char *
+protected_parent(Oid relid, Oid function)
 {
+	char	   *name = NULL;
 	ListCell   *lc;
 
 	foreach(lc, le_protection_parents(relid))
@@ -390,14 +391,27 @@ refuse_protected_parents(Oid relid, Oid function)
 		Relation	parent = table_open(lfirst_oid(lc), AccessShareLock);
 
 		if (find_fence(parent, function, NULL))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("table \"%s\" is protected through its parent \"%s\"",
-							get_rel_name(relid),
-							RelationGetRelationName(parent)),
-					 errhint("Call leader_unprotect() for the parent.")));
+			name = pstrdup(RelationGetRelationName(parent));
 		table_close(parent, AccessShareLock);
 	}
+	return name;
+}
+
+/*
+ * Only together with what is above it: a fence of the parent that does not
+ * reach its children would be none.
+ */
+static void
+refuse_protected_parent(Oid relid, Oid function)
+{
+	char	   *parent = protected_parent(relid, function);
+
+	if (parent)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" is protected through its parent \"%s\"",
+						get_rel_name(relid), parent),
+				 errhint("Call leader_unprotect() for the parent.")));
 }
 
 /* The fences that can be dropped: those that the server cloned go with theirs. */
@@ -432,13 +446,37 @@ unprotect_table(Oid relid, Oid function)
 	SPI_finish();
 }
 
+/*
+ * A table that is also below another protected one stays protected, with what is
+ * below it.  Parents need not stand before their children in the list.
+ */
+static void
+unprotect_tree(List *tree, Oid function)
+{
+	int			left;
+
+	do
+	{
+		ListCell   *lc;
+
+		left = list_length(tree);
+		foreach(lc, tree)
+		{
+			if (protected_parent(lfirst_oid(lc), function) == NULL)
+			{
+				unprotect_table(lfirst_oid(lc), function);
+				tree = foreach_delete_current(tree, lc);
+			}
+		}
+	} while (list_length(tree) < left);
+}
+
 Datum
 le_leader_unprotect(PG_FUNCTION_ARGS)
 {
 	Relation	rel = open_table(fcinfo);
 	Oid			relid = RelationGetRelid(rel);
 	Oid			function = le_fence_function(fcinfo);
-	ListCell   *lc;
 
 	if (find_fence(rel, function, NULL) == NULL)
 		ereport(ERROR,
@@ -446,8 +484,7 @@ le_leader_unprotect(PG_FUNCTION_ARGS)
 				 errmsg("table \"%s\" is not protected",
 						RelationGetRelationName(rel))));
 	table_close(rel, NoLock);
-	refuse_protected_parents(relid, function);
-	foreach(lc, whole_tree(relid))
-		unprotect_table(lfirst_oid(lc), function);
+	refuse_protected_parent(relid, function);
+	unprotect_tree(whole_tree(relid), function);
 	PG_RETURN_VOID();
 }

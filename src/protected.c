@@ -92,7 +92,11 @@ judge_trigger(const Trigger *trigger, bool replica, StringInfo problems,
 {
 	const char *why = NULL;
 
-	if (trigger->tgenabled == TRIGGER_DISABLED)
+	if (trigger->tgqual != NULL || trigger->tgnattr > 0 ||
+		!TRIGGER_FOR_BEFORE(trigger->tgtype) ||
+		trigger->tgnargs < 1 || trigger->tgnargs > 2)
+		why = "is not as leader_protect() makes it";
+	else if (trigger->tgenabled == TRIGGER_DISABLED)
 		why = "is disabled";
 	else if (trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA)
 		why = "fires only while changes are applied as a replica";
@@ -147,7 +151,7 @@ judge_rows(Relation rel, const LeProtection *p, StringInfo problems,
 							 p->column));
 	if (!le_template_fits(p->election, rel))
 		add_problem(problems, where,
-					psprintf("the name \"%s\" has columns that are missing or of another type",
+					psprintf("the name \"%s\" is malformed, or has columns that are missing or of another type",
 							 p->election));
 	else if (le_template_constant(le_template_parse(p->election, rel)) == NULL)
 		judges_row = true;

@@ -19,12 +19,18 @@
 #include "rights.h"
 
 bool
+le_rights_has_role(Oid role, const char *owner)
+{
+	Oid			owning = get_role_oid(owner, true);
+
+	return OidIsValid(owning) ? has_privs_of_role(role, owning) :
+		superuser_arg(role);
+}
+
+bool
 le_rights_has(const char *owner)
 {
-	Oid			role = get_role_oid(owner, true);
-
-	return OidIsValid(role) ? has_privs_of_role(GetUserId(), role) :
-		superuser();
+	return le_rights_has_role(GetUserId(), owner);
 }
 
 bool

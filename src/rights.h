@@ -11,6 +11,9 @@
 /* May the current user act for an election of that owner? */
 extern bool le_rights_has(const char *owner);
 
+/* May that role, whoever the current user is? */
+extern bool le_rights_has_role(Oid role, const char *owner);
+
 /* May it see more of that election than its name? */
 extern bool le_rights_may_see(const char *owner);
 

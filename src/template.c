@@ -222,7 +222,8 @@ le_template_fits(const char *text, Relation rel)
 	LeTemplate *template = parse(text);
 	ListCell   *lc;
 
-	if (template == NULL)
+	if (template == NULL ||
+		(template->constant && !le_name_is_valid(template->constant)))
 		return false;
 	foreach(lc, template->pieces)
 	{

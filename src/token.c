@@ -149,6 +149,8 @@ unissued_epoch(const LeKey *key, const LeElection *row)
 			 errdetail("Presented epoch %lld, highest epoch issued %lld.",
 					   (long long) key->epoch, (long long) row->epoch) :
 			 errdetail("Presented epoch %lld.", (long long) key->epoch),
+			 row->kind == LE_KIND_EXTERNAL ?
+			 errhint("Tokens of an external election are positive, and come from elsewhere.") :
 			 errhint("Present the epoch that leader_acquire() returned for this election.")));
 }
 
@@ -168,12 +170,13 @@ require_current(const LeKey *key, const LeElection *row)
  * True for the latter.
  */
 static bool
-require_current_or_raise(const LeKey *key, const LeElection *row)
+require_current_or_raise(const LeKey *key, const LeElection *row,
+						 bool from_setting)
 {
 	if (row->exists && row->kind == LE_KIND_EXTERNAL &&
 		key->epoch > row->epoch)
 	{
-		le_external_check_raise(key, row);
+		le_external_check_raise(key, row, from_setting);
 		return true;
 	}
 	require_current(key, row);
@@ -229,7 +232,7 @@ le_token_missing(Oid rel, const char *election, const char *table)
 			 !may_see(&row) ?
 			 errdetail("Table \"%s\" is protected; presented epoch none.",
 					   table) :
-			 row.held || row.kind == LE_KIND_EXTERNAL ?
+			 row.held || (row.kind == LE_KIND_EXTERNAL && row.epoch > 0) ?
 			 errdetail("Table \"%s\" is protected; presented epoch none, current epoch %lld.",
 					   table, (long long) row.epoch) :
 			 errdetail("Table \"%s\" is protected; presented epoch none, no current epoch.",
@@ -333,7 +336,7 @@ remember(const LeKey *key, bool presented, bool raises)
 }
 
 void
-le_token_use(const LeKey *key)
+le_token_use(const LeKey *key, bool from_setting)
 {
 	LeElection	row;
 	bool		raises = false;
@@ -345,7 +348,7 @@ le_token_use(const LeKey *key)
 	if (!leads_alone(key))
 	{
 		read_row(key, &row);
-		raises = require_current_or_raise(key, &row);
+		raises = require_current_or_raise(key, &row, from_setting);
 	}
 	remember(key, false, raises);
 }
@@ -369,7 +372,7 @@ le_token_present(const LeKey *key)
 		read_row(key, &row);
 		if (row.exists)
 			le_rights_require(row.owner, key->election);
-		raises = require_current_or_raise(key, &row);
+		raises = require_current_or_raise(key, &row, false);
 	}
 	if (!is_remembered(key, true))
 		remember(key, true, raises);

@@ -12,9 +12,10 @@
 
 /*
  * Makes the transaction depend on a token: error LE001 or LE003 now if it is
- * not current, or at commit if it is no longer.
+ * not current, or at commit if it is no longer.  Was it brought by a setting, and
+ * not by the statement itself?
  */
-extern void le_token_use(const LeKey *key);
+extern void le_token_use(const LeKey *key, bool from_setting);
 
 /*
  * The same by leader_fence: the caller needs the rights of a holder (42501),
