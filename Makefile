@@ -22,6 +22,7 @@ OBJS = \
 	src/change.o \
 	src/clock.o \
 	src/config.o \
+	src/configure.o \
 	src/cover.o \
 	src/election.o \
 	src/epoch.o \
@@ -47,7 +48,9 @@ OBJS = \
 	src/sqlfuncs.o \
 	src/standby.o \
 	src/stats.o \
+	src/statsfuncs.o \
 	src/status.o \
+	src/steer.o \
 	src/store.o \
 	src/template.o \
 	src/token.o \

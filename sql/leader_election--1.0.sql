@@ -27,6 +27,19 @@ SELECT pg_catalog.pg_extension_config_dump('leader_election_metadata', '');
 COMMENT ON TABLE leader_election_metadata IS
 'internal: what a leader published about itself; counts for the term with that epoch only';
 
+CREATE TABLE leader_election_config (
+    election text COLLATE "C" NOT NULL PRIMARY KEY,
+    paused boolean NOT NULL,
+    ttl bigint NOT NULL CHECK (ttl >= 0),
+    lock_delay bigint NOT NULL CHECK (lock_delay >= 0),
+    failover_limit bigint NOT NULL CHECK (failover_limit >= 0),
+    failover_window bigint NOT NULL CHECK (failover_window > 0),
+    takeovers timestamptz[] NOT NULL
+);
+SELECT pg_catalog.pg_extension_config_dump('leader_election_config', '');
+COMMENT ON TABLE leader_election_config IS
+'internal: what leader_configure() has set, in microseconds, and recent takeovers';
+
 CREATE TABLE leader_election_history (
     election text COLLATE "C" NOT NULL,
     epoch bigint NOT NULL,
@@ -60,6 +73,12 @@ CREATE TRIGGER leader_election_guard
 BEFORE UPDATE OR DELETE OR TRUNCATE ON leader_election_metadata
 FOR EACH STATEMENT EXECUTE FUNCTION leader_election_guard();
 COMMENT ON TRIGGER leader_election_guard ON leader_election_metadata IS
+'internal: leadership would go on in memory';
+
+CREATE TRIGGER leader_election_guard
+BEFORE UPDATE OR DELETE OR TRUNCATE ON leader_election_config
+FOR EACH STATEMENT EXECUTE FUNCTION leader_election_guard();
+COMMENT ON TRIGGER leader_election_guard ON leader_election_config IS
 'internal: leadership would go on in memory';
 
 CREATE SEQUENCE leader_election_epoch MINVALUE 0 MAXVALUE 9007199254740991;
@@ -175,6 +194,27 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION leader_configure(text, interval, interval, integer, interval, boolean, name, boolean) IS
 'set what holds for every term of an election; null leaves it as it is';
 
+CREATE FUNCTION leader_depose(election text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'le_leader_depose'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_depose(text) IS
+'end the current term; returns an epoch that nobody holds, or null if nobody led';
+
+CREATE FUNCTION leader_drop(election text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'le_leader_drop'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_drop(text) IS
+'forget a free election; true if there was one';
+
+CREATE FUNCTION leader_prune(older_than interval)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'le_leader_prune'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_prune(interval) IS
+'delete terms from the history that ended longer ago; returns how many';
+
 -- Fencing
 
 CREATE FUNCTION leader_fence(election text, epoch bigint)
@@ -259,6 +299,7 @@ CREATE FUNCTION leader_election_status(
     OUT owner text,
     OUT terms bigint,
     OUT pid integer,
+    OUT paused boolean,
     OUT holder text,
     OUT ended_at timestamptz,
     OUT end_reason text)
@@ -270,22 +311,21 @@ COMMENT ON FUNCTION leader_election_status() IS
 
 CREATE VIEW leader_status AS
 SELECT s.election, s.leader, s.epoch, s.kind, s.state,
-       CASE WHEN s.epoch IS NOT NULL THEN false END AS paused,
-       s.ttl, s.expires_in, s.acquired_at, s.metadata, s.owner, s.terms,
+       s.paused, s.ttl, s.expires_in, s.acquired_at, s.metadata, s.owner, s.terms,
        s.pid
 FROM leader_election_status() s;
 COMMENT ON VIEW leader_status IS
 'every election, and who leads it for how long';
 GRANT SELECT ON leader_status TO PUBLIC;
 
--- Who may see an election is told its epoch by the function.  Conditions of a
+-- Who may see an election is told its owner by the function.  Conditions of a
 -- query must not see rows before that; the barrier alone would be flattened
 -- away with the union, which OFFSET prevents.
 CREATE VIEW leader_term WITH (security_barrier) AS
 SELECT h.election, h.epoch, h.leader, h.acquired_at, h.ended_at, h.end_reason
 FROM leader_election_history h
 JOIN leader_election_status() s ON s.election = h.election
-WHERE s.epoch IS NOT NULL
+WHERE s.owner IS NOT NULL
 UNION ALL
 SELECT s.election, s.epoch, s.holder, s.acquired_at, s.ended_at, s.end_reason
 FROM leader_election_status() s
@@ -294,3 +334,39 @@ OFFSET 0;
 COMMENT ON VIEW leader_term IS
 'every term that is known: when it began, and when and why it ended';
 GRANT SELECT ON leader_term TO PUBLIC;
+
+CREATE FUNCTION leader_election_stats(
+    OUT election text,
+    OUT terms bigint,
+    OUT takeovers bigint,
+    OUT changes_last_hour bigint,
+    OUT renewals bigint,
+    OUT longest_renewal_gap interval,
+    OUT losing_bids bigint,
+    OUT fenced_commits bigint,
+    OUT rejected_stale bigint,
+    OUT rejected_missing bigint,
+    OUT rejected_unissued bigint,
+    OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'le_leader_election_stats'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_election_stats() IS
+'internal: the rows behind the view leader_stats';
+
+CREATE VIEW leader_stats AS
+SELECT s.election, s.terms, s.takeovers, s.changes_last_hour, s.renewals,
+       s.longest_renewal_gap, s.losing_bids, s.fenced_commits,
+       s.rejected_stale, s.rejected_missing, s.rejected_unissued,
+       s.stats_reset
+FROM leader_election_stats() s;
+COMMENT ON VIEW leader_stats IS
+'what was counted for every election since the server started, or since a reset';
+GRANT SELECT ON leader_stats TO PUBLIC;
+
+CREATE FUNCTION leader_stats_reset(election text DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'le_leader_stats_reset'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION leader_stats_reset(text) IS
+'begin to count anew, for one election or for all that the current user may steer';

@@ -43,6 +43,7 @@
 #include "shmem.h"
 #include "sitter.h"
 #include "standby.h"
+#include "stats.h"
 
 #define NOTIFY_CHANNEL		"leader_election"
 
@@ -52,6 +53,9 @@ typedef struct Change
 	LeKey		key;
 	int64		until;
 	int			level;			/* GetCurrentTransactionNestLevel() */
+	int			stats;			/* slot in which it is counted, or -1 */
+	char	   *owner;			/* the new one, or NULL */
+	int64		lock_delay;		/* the new one, or -1 */
 } Change;
 
 static List *changes = NIL;		/* of Change, oldest first */
@@ -92,13 +96,18 @@ set_limit(void)
 		le_sitter_spare();
 }
 
-void
-le_change_note(LeChangeKind kind, const LeKey *key, int64 until)
+static void
+note(LeChangeKind kind, const LeKey *key, const char *owner, int64 lock_delay,
+	 int64 until)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 	Change	   *change = palloc(sizeof(Change));
 
 	change->kind = kind;
+	change->stats = kind == LE_CHANGE_BEGUN || kind == LE_CHANGE_REPLACED ||
+		kind == LE_CHANGE_RAISED ? le_stats_slot(key->rel, key->election) : -1;
+	change->owner = owner ? pstrdup(owner) : NULL;
+	change->lock_delay = lock_delay;
 	change->key = *key;
 	change->key.election = pstrdup(key->election);
 	change->until = until;
@@ -107,6 +116,19 @@ le_change_note(LeChangeKind kind, const LeKey *key, int64 until)
 	MemoryContextSwitchTo(old);
 	le_generation++;
 	set_limit();
+}
+
+void
+le_change_note(LeChangeKind kind, const LeKey *key, int64 until)
+{
+	note(kind, key, NULL, -1, until);
+}
+
+void
+le_change_configured(const LeKey *key, const char *owner, int64 lock_delay,
+					 int64 until)
+{
+	note(LE_CHANGE_OTHER, key, owner, lock_delay, until);
 }
 
 static bool
@@ -260,6 +282,17 @@ lose_client(void)
 	ProcDiePending = true;
 }
 
+static void
+count(const Change *change)
+{
+	if (change->kind == LE_CHANGE_BEGUN || change->kind == LE_CHANGE_RAISED)
+		le_stats_count_term(change->stats);
+	else if (change->kind == LE_CHANGE_REPLACED)
+		le_stats_count(change->stats, LE_COUNT_TAKEOVERS);
+	else if (change->kind == LE_CHANGE_DROPPED)
+		le_stats_forget(change->key.rel, change->key.election);
+}
+
 void
 le_change_commit(void)
 {
@@ -283,6 +316,10 @@ le_change_commit(void)
 						  XactLastCommitEnd : InvalidXLogRecPtr);
 			le_session_drop_earlier(&change->key);
 		}
+		if (change->owner || change->lock_delay >= 0)
+			le_place_configure(&change->key, change->owner,
+							   change->lock_delay);
+		count(change);
 	}
 	wake_wanted = true;
 	if (unacknowledged)

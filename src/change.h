@@ -18,6 +18,7 @@ typedef enum LeChangeKind
 	LE_CHANGE_ENDED,			/* ended a term */
 	LE_CHANGE_REPLACED,			/* replaced a term that had run out */
 	LE_CHANGE_RAISED,			/* raised the mark of an external election */
+	LE_CHANGE_DROPPED,			/* dropped the election */
 	LE_CHANGE_OTHER				/* none of these, but locks the election */
 } LeChangeKind;
 
@@ -30,6 +31,14 @@ extern void le_change_init(void);
  * commit when the clock shows "until".
  */
 extern void le_change_note(LeChangeKind kind, const LeKey *key, int64 until);
+
+/*
+ * The same for a change of what is configured, which the place of the term, if
+ * it has one, is told at commit: another owner unless NULL, another lock delay
+ * unless negative.
+ */
+extern void le_change_configured(const LeKey *key, const char *owner,
+								 int64 lock_delay, int64 until);
 
 /* How long a transaction may sit on an election that it does not acquire */
 #define LE_CHANGE_LIMIT		(5 * LE_SECOND)

@@ -165,15 +165,13 @@ add_history(const LeRelations *relations, const LeElection *row,
 }
 
 void
-le_election_end_lapsed(const LeRelations *relations, const LeView *view,
-					   TimestampTz now, int64 until)
+le_election_end(const LeRelations *relations, const LeView *view,
+				TimestampTz now, const char *reason)
 {
-	LeKey		old = {relations->state, view->row.election, view->row.epoch};
 	TimestampTz ended_at;
-	const char *reason = le_view_end(view, now, &ended_at);
+	const char *lapsed = le_view_end(view, now, &ended_at);
 
-	le_change_note(LE_CHANGE_REPLACED, &old, until);
-	add_history(relations, &view->row, ended_at, reason);
+	add_history(relations, &view->row, ended_at, lapsed ? lapsed : reason);
 }
 
 /* Most terms are of the length that was asked for. */
@@ -230,7 +228,10 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 	until = Min(deadline, now + LE_CHANGE_LIMIT_ACQUIRE);
 	if (view->row.held)
 	{
-		le_election_end_lapsed(relations, view, row.acquired_at, until);
+		LeKey		old = {relations->state, bid->election, view->row.epoch};
+
+		le_change_note(LE_CHANGE_REPLACED, &old, until);
+		le_election_end(relations, view, row.acquired_at, NULL);
 		count_takeover(relations, bid->election, config, row.acquired_at);
 	}
 	le_change_note(LE_CHANGE_BEGUN, &key, until);
@@ -438,18 +439,6 @@ require_own_session(const LeKey *key, const LeElection *row)
 				 errhint("Release it in the session that acquired it, or end that session.")));
 }
 
-/* A term that had run out before was not ended by its release. */
-static void
-end_row(const LeRelations *relations, Relation rel, LeView *view)
-{
-	TimestampTz ended_at;
-	const char *reason = le_view_end(view, GetCurrentTimestamp(), &ended_at);
-
-	add_history(relations, &view->row, ended_at, reason ? reason : "released");
-	view->row.held = false;
-	le_store_write(rel, &view->row);
-}
-
 bool
 le_election_release(const LeRelations *relations, const LeKey *key)
 {
@@ -482,7 +471,9 @@ le_election_release(const LeRelations *relations, const LeKey *key)
 	}
 	require_own_session(key, &view.row);
 	le_change_note(LE_CHANGE_ENDED, key, le_clock_now() + LE_CHANGE_LIMIT);
-	end_row(&ours, rel, &view);
+	le_election_end(&ours, &view, GetCurrentTimestamp(), "released");
+	view.row.held = false;
+	le_store_write(rel, &view.row);
 	table_close(rel, NoLock);
 	return true;
 }

@@ -53,13 +53,12 @@ extern bool le_election_lock_free(Oid state, const char *election,
 								  const LeElection *row);
 
 /*
- * Notes that the term that the row names, and that has lapsed, is replaced now,
- * by the wall clock; the row itself is left to the caller.  "until" as for
- * le_change_note.
+ * Writes the history of the term that the row names, which ends now by the wall
+ * clock, or has lapsed before; otherwise it ends for that reason.  The row is
+ * left to the caller.
  */
-extern void le_election_end_lapsed(const LeRelations *relations,
-								   const LeView *view, TimestampTz now,
-								   int64 until);
+extern void le_election_end(const LeRelations *relations, const LeView *view,
+							TimestampTz now, const char *reason);
 
 /* Error 55P03: the election's lock could not be taken in time. */
 extern void le_election_cannot_lock(const char *election);

@@ -19,21 +19,15 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "arguments.h"
 #include "change.h"
 #include "clock.h"
-#include "election.h"
 #include "external.h"
 #include "lock.h"
 #include "relations.h"
 #include "rights.h"
 #include "shmem.h"
-
-PG_FUNCTION_INFO_V1(le_leader_configure);
 
 void
 le_external_check_raise(const LeKey *key, const LeElection *row,
@@ -86,110 +80,4 @@ le_external_raise(const LeKey *key)
 					   le_clock_now() + LE_CHANGE_LIMIT);
 	}
 	table_close(rel, NoLock);
-}
-
-static void
-refuse_held(const char *election)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_IN_USE),
-			 errmsg("election \"%s\" is held", election),
-			 errdetail("Only a free election can become external.")));
-}
-
-/* The caller holds ShareUpdateExclusiveLock; true if it is to be kept. */
-static bool
-make_external(const LeRelations *relations, const char *election)
-{
-	Relation	rel = le_state_open(relations->state, RowExclusiveLock);
-	int64		until = le_clock_now() + LE_CHANGE_LIMIT;
-	LeKey		key = {relations->state, election, 0};
-	LeView		view;
-	LeElection	row;
-
-	le_view_read(rel, election, &view);
-	le_election_require(relations, rel, election, &view.row);
-	if (view.row.kind == LE_KIND_EXTERNAL)
-	{
-		table_close(rel, RowExclusiveLock);
-		return false;
-	}
-	if (le_view_is_held(&view))
-		refuse_held(election);
-	if (!le_election_lock_free(relations->state, election, &view.row))
-		le_election_cannot_lock(election);
-
-	row = view.row;
-	row.acquired_at = GetCurrentTimestamp();
-	if (row.held)
-		le_election_end_lapsed(relations, &view, row.acquired_at, until);
-	if (!row.exists)
-	{
-		strlcpy(row.election, election, sizeof(row.election));
-		strlcpy(row.owner, GetUserNameFromId(GetUserId(), false), NAMEDATALEN);
-	}
-	/* An epoch of its own that has ended is nobody's token, and stays so. */
-	if (row.epoch > 0)
-		row.epoch++;
-	row.held = false;
-	row.kind = LE_KIND_EXTERNAL;
-	row.ttl = 0;
-	key.epoch = row.epoch;
-	le_change_note(LE_CHANGE_OTHER, &key, until);
-	le_store_write(rel, &row);
-	table_close(rel, NoLock);
-	return true;
-}
-
-static void
-refuse_setting(FunctionCallInfo fcinfo)
-{
-	static const char *const names[] = {
-		"ttl", "lock_delay", "failover_limit", "failover_window", "paused",
-		"owner"
-	};
-
-	for (int i = 0; i < (int) lengthof(names); i++)
-	{
-		if (!PG_ARGISNULL(i + 1))
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("leader_configure() cannot set %s yet", names[i])));
-	}
-}
-
-Datum
-le_leader_configure(PG_FUNCTION_ARGS)
-{
-	LeRelations relations = *le_relations(fcinfo);
-	char	   *election = le_arg_name(fcinfo, 0, "election");
-	LeLock		lock = le_lock_election(relations.state, election);
-	Relation	rel;
-	LeElection	row;
-
-	le_require_primary();
-	le_shmem_attach();
-	refuse_setting(fcinfo);
-	rel = le_state_open(relations.state, AccessShareLock);
-	le_store_read(rel, election, &row);
-	if (row.exists)
-		le_rights_require(row.owner, election);
-	table_close(rel, AccessShareLock);
-	if (PG_ARGISNULL(7))
-		PG_RETURN_VOID();
-	if (!PG_GETARG_BOOL(7))
-	{
-		if (row.kind == LE_KIND_EXTERNAL)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("election \"%s\" is external", election),
-					 errdetail("An external election stays external.")));
-		PG_RETURN_VOID();
-	}
-	PreventCommandIfReadOnly("leader_configure()");
-	if (!le_lock_queue(&lock, ShareUpdateExclusiveLock))
-		le_election_cannot_lock(election);
-	if (!make_external(&relations, election))
-		le_lock_release(&lock, ShareUpdateExclusiveLock);
-	PG_RETURN_VOID();
 }

@@ -59,7 +59,7 @@ on_xact(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 			le_change_commit();
-			le_token_forget();
+			le_token_commit();
 			break;
 		case XACT_EVENT_ABORT:
 			le_change_abort();

@@ -28,13 +28,18 @@
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lock.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "session.h"
 #include "shmem.h"
+
+/* Between two looks whether a session has ended that was told to */
+#define END_PAUSE_MS		10
 
 /* "LE": no function of SQL sets it, they use 1 and 2. */
 #define ADVISORY_FIELD4		0x4c45
@@ -200,6 +205,57 @@ le_session_alive_in(Oid database, int64 epoch)
 		return true;
 	LockRelease(&tag, ShareLock, false);
 	return false;
+}
+
+/* The process that holds the term's lock, as the lock manager has it; or 0 */
+static int
+holder_pid(const LOCKTAG *tag)
+{
+	LockData   *locks = GetLockStatusData();
+
+	for (int i = 0; i < locks->nelements; i++)
+	{
+		const LockInstanceData *lock = &locks->locks[i];
+
+		if (memcmp(&lock->locktag, tag, sizeof(LOCKTAG)) == 0 &&
+			(lock->holdMask & LOCKBIT_ON(ExclusiveLock)) != 0)
+			return lock->pid;
+	}
+	return 0;
+}
+
+bool
+le_session_end(const LeKey *key, int64 until)
+{
+	static uint32 wait_event = 0;
+	LOCKTAG		tag = term_tag(key);
+	int			signalled = 0;
+
+	if (wait_event == 0)
+		wait_event = le_wait_event_new("LeaderElectionDepose");
+	while (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		int			pid;
+
+		if (le_clock_now() >= until)
+			return false;
+		/* Only while it is seen to hold the lock, and once. */
+		pid = holder_pid(&tag);
+		if (pid != 0 && pid != signalled)
+		{
+			ereport(NOTICE,
+					(errmsg("ending the session with process ID %d, which leads election \"%s\"",
+							pid, key->election)));
+			(void) kill(pid, SIGTERM);
+			signalled = pid;
+		}
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 END_PAUSE_MS, wait_event);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
 }
 
 int64

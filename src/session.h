@@ -34,6 +34,13 @@ extern bool le_session_alive(const LeKey *key);
 /* The same for a term of any database. */
 extern bool le_session_alive_in(Oid database, int64 epoch);
 
+/*
+ * Ends the session that holds the term's lock, if any does, and takes the lock
+ * until the end of the transaction.  False if that took longer than "until".  That
+ * cannot be undone, whatever becomes of the transaction.
+ */
+extern bool le_session_end(const LeKey *key, int64 until);
+
 /* The epoch of the newest term of an election that this session holds, or 0. */
 extern int64 le_session_epoch(Oid rel, const char *election);
 

@@ -21,6 +21,7 @@
 #include "guc.h"
 #include "renewal.h"
 #include "session.h"
+#include "stats.h"
 #include "wait.h"
 
 PG_FUNCTION_INFO_V1(le_leader_acquire);
@@ -57,6 +58,7 @@ static Datum
 acquire(FunctionCallInfo fcinfo, char kind)
 {
 	const LeRelations *relations = le_relations(fcinfo);
+	Oid			state = relations->state;
 	bool		session = kind == LE_KIND_SESSION;
 	LeBid		bid;
 	LeAnswer	answer;
@@ -76,6 +78,8 @@ acquire(FunctionCallInfo fcinfo, char kind)
 		le_election_acquire(relations, &bid, &answer);
 	else
 		le_wait_acquire(relations, &bid, le_clock_now() + wait, &answer);
+	if (!answer.is_leader)
+		le_stats_count_for(state, bid.election, LE_COUNT_LOSING_BIDS);
 	if (answer.granted && !told_by_commit(fcinfo))
 		le_epoch_flush();
 	return le_answer_datum(fcinfo, &answer);

@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "config.h"
 #include "relations.h"
 #include "rights.h"
 #include "shmem.h"
@@ -39,6 +40,7 @@ enum
 	STATUS_OWNER,
 	STATUS_TERMS,
 	STATUS_PID,
+	STATUS_PAUSED,
 	STATUS_HOLDER,
 	STATUS_ENDED_AT,
 	STATUS_END_REASON,
@@ -50,6 +52,7 @@ typedef struct Status
 	ReturnSetInfo *info;
 	Oid			state;
 	Relation	metadata;
+	Relation	config;
 	bool		standby;
 	Datum		values[STATUS_NATTS];	/* of the row being built */
 	bool		nulls[STATUS_NATTS];
@@ -87,7 +90,12 @@ is_led(const LeElection *election)
 static void
 set_election(Status *status, const LeElection *election, const char *state)
 {
-	set(status, STATUS_EPOCH, Int64GetDatum(election->epoch));
+	LeConfig	config;
+
+	le_config_read(status->config, election->election, &config);
+	set(status, STATUS_PAUSED, BoolGetDatum(config.paused));
+	if (election->epoch > 0)
+		set(status, STATUS_EPOCH, Int64GetDatum(election->epoch));
 	set_text(status, STATUS_KIND,
 			 election->kind == LE_KIND_EXTERNAL ? "external" :
 			 election->kind == LE_KIND_SESSION ? "session" : "lease");
@@ -176,7 +184,9 @@ le_leader_election_status(PG_FUNCTION_ARGS)
 		le_shmem_attach();
 	rel = le_state_open(status.state, AccessShareLock);
 	status.metadata = le_metadata_open(relations.metadata, AccessShareLock);
+	status.config = le_config_open(relations.config, AccessShareLock);
 	le_store_scan(rel, put_status, &status);
+	table_close(status.config, AccessShareLock);
 	table_close(status.metadata, AccessShareLock);
 	table_close(rel, AccessShareLock);
 	return (Datum) 0;

@@ -44,6 +44,7 @@
 #include "rights.h"
 #include "session.h"
 #include "setting.h"
+#include "shmem.h"
 #include "store.h"
 #include "token.h"
 
@@ -58,6 +59,7 @@ typedef struct Token
 	bool		raises;			/* the mark of an external election */
 	bool		validated;		/* under the lock, at or after pre-commit */
 	int			level;			/* GetCurrentTransactionNestLevel() */
+	int			stats;			/* slot in which its commit is counted */
 	struct Token *older;		/* of the same election */
 } Token;
 
@@ -120,9 +122,19 @@ may_see(const LeElection *row)
 	return !row->exists || le_rights_may_see(row->owner);
 }
 
+/* A rejection is counted although it is an error. */
+static void
+count_rejection(const LeKey *key, const LeElection *row, LeCounter counter)
+{
+	le_shmem_attach();
+	if (row->exists)
+		le_stats_count_for(key->rel, key->election, counter);
+}
+
 static void
 stale_epoch(const LeKey *key, const LeElection *row)
 {
+	count_rejection(key, row, LE_COUNT_STALE);
 	ereport(ERROR,
 			(errcode(ERRCODE_LE_STALE_EPOCH),
 			 errmsg("stale epoch for election \"%s\"", key->election),
@@ -139,6 +151,7 @@ stale_epoch(const LeKey *key, const LeElection *row)
 static void
 unissued_epoch(const LeKey *key, const LeElection *row)
 {
+	count_rejection(key, row, LE_COUNT_UNISSUED);
 	ereport(ERROR,
 			(errcode(ERRCODE_LE_UNISSUED_EPOCH),
 			 errmsg("epoch was never issued for election \"%s\"", key->election),
@@ -225,6 +238,7 @@ le_token_missing(Oid rel, const char *election, const char *table)
 	LeElection	row;
 
 	read_row(&key, &row);
+	count_rejection(&key, &row, LE_COUNT_MISSING);
 	ereport(ERROR,
 			(errcode(ERRCODE_LE_NO_TOKEN),
 			 errmsg("no fencing token was presented for election \"%s\"",
@@ -310,6 +324,7 @@ remember(const LeKey *key, bool presented, bool raises)
 
 	if (raises)
 		check_raises();
+	le_shmem_attach();
 	if (tokens == NIL)
 	{
 		le_callbacks_first();
@@ -323,6 +338,7 @@ remember(const LeKey *key, bool presented, bool raises)
 	token->presented = presented;
 	token->raises = raises;
 	token->level = GetCurrentTransactionNestLevel();
+	token->stats = le_stats_slot(key->rel, key->election);
 	if (committing)
 		validate(token, true, validation_deadline());
 	entry = hash_search(by_election, &election, HASH_ENTER, &found);
@@ -483,6 +499,16 @@ bool
 le_token_committing(void)
 {
 	return committing;
+}
+
+void
+le_token_commit(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, tokens)
+		le_stats_count(((Token *) lfirst(lc))->stats, LE_COUNT_FENCED_COMMITS);
+	le_token_forget();
 }
 
 void

@@ -40,6 +40,7 @@ extern bool le_token_committing(void);
 
 /* Called by the transaction callbacks, pre_commit perhaps more than once. */
 extern void le_token_pre_commit(void);
+extern void le_token_commit(void);
 extern void le_token_forget(void);
 extern void le_token_subxact_commit(void);
 extern void le_token_subxact_abort(void);
