@@ -15,12 +15,16 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/pg_inherits.h"
 #include "commands/event_trigger.h"
 #include "executor/spi.h"
 #include "nodes/parsenodes.h"
 #include "tcop/deparse_utility.h"
+#include "utils/fmgroids.h"
 #include "utils/rel.h"
 
 #include "protect.h"
@@ -81,6 +85,34 @@ cover_tree(Oid relid, Oid function)
 		check_level(lfirst_oid(member), function);
 }
 
+/*
+ * The tables that this transaction has put right below that one.  Not every major
+ * notes which partition was attached.
+ */
+static List *
+new_children(Oid parent)
+{
+	Relation	inherits = table_open(InheritsRelationId, AccessShareLock);
+	List	   *children = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhparent, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(parent));
+	scan = systable_beginscan(inherits, InheritsParentIndexId, true, NULL,
+							  1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
+			children = lappend_oid(children,
+								   ((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid);
+	}
+	systable_endscan(scan);
+	table_close(inherits, AccessShareLock);
+	return children;
+}
+
 /* The tables that a command has put below others, by what the server noted */
 static List *
 joined_tables(const CollectedCommand *command)
@@ -99,7 +131,8 @@ joined_tables(const CollectedCommand *command)
 		const CollectedATSubcmd *sub = lfirst(lc);
 
 		if (castNode(AlterTableCmd, sub->parsetree)->subtype == AT_AttachPartition)
-			joined = lappend_oid(joined, sub->address.objectId);
+			joined = list_concat(joined,
+								 new_children(command->d.alterTable.objectId));
 		else if (castNode(AlterTableCmd, sub->parsetree)->subtype == AT_AddInherit)
 			joined = lappend_oid(joined, command->d.alterTable.objectId);
 	}
