@@ -195,6 +195,14 @@ judge_table(Oid relid, Oid function, bool replica, LeProtection *p,
 	return true;
 }
 
+static bool
+same_rule(const LeProtection *a, const LeProtection *b)
+{
+	return strcmp(a->election, b->election) == 0 &&
+		(a->column == NULL) == (b->column == NULL) &&
+		(a->column == NULL || strcmp(a->column, b->column) == 0);
+}
+
 /* What is below a table must be protected as it is. */
 static void
 judge_below(Oid relid, Oid function, const LeProtection *p,
@@ -211,10 +219,15 @@ judge_below(Oid relid, Oid function, const LeProtection *p,
 
 		if (member == relid || name == NULL)
 			continue;
+		memset(&own, 0, sizeof(own));
 		if (!judge_table(member, function, p->replica, &own, problems,
 						 psprintf("table \"%s\"", name)))
 			add_problem(problems, NULL,
 						psprintf("table \"%s\" is locked", name));
+		else if (own.election && !same_rule(p, &own))
+			add_problem(problems, NULL,
+						psprintf("table \"%s\" has another election or epoch column",
+								 name));
 	}
 }
 
