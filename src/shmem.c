@@ -176,8 +176,8 @@ init_stats(LeStatsTable *table, int nslots)
 		for (int j = 0; j < LE_COUNTERS; j++)
 			pg_atomic_init_u64(&slots[i].counters[j], 0);
 		pg_atomic_init_u64(&slots[i].longest_gap, 0);
-		for (int j = 0; j < LE_STATS_MINUTES; j++)
-			pg_atomic_init_u64(&slots[i].minutes[j], 0);
+		for (int j = 0; j < LE_STATS_PERIODS; j++)
+			pg_atomic_init_u64(&slots[i].periods[j], 0);
 	}
 }
 

@@ -74,7 +74,8 @@ typedef struct LePlaceTable
 	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* the places follow */
 } LePlaceTable;
 
-#define LE_STATS_MINUTES	60
+/* In so many parts is the last hour divided. */
+#define LE_STATS_PERIODS	20
 
 /*
  * What is counted for one election.  All but the counters changes under the
@@ -88,7 +89,7 @@ typedef struct LeStats
 	TimestampTz since;			/* counted from then on */
 	pg_atomic_uint64 counters[LE_COUNTERS];
 	pg_atomic_uint64 longest_gap;
-	pg_atomic_uint64 minutes[LE_STATS_MINUTES]; /* see stats.c */
+	pg_atomic_uint64 periods[LE_STATS_PERIODS]; /* see stats.c */
 	char		election[LE_NAME_MAX + 1];
 } LeStats;
 

@@ -9,7 +9,7 @@
  *
  * Locking: a lock of its own.  Slots are found under it in shared mode and made
  * or freed in exclusive mode; counters are atomic, and so is the ring of
- * minutes, in which a late count may be off by one minute.  It is taken inside
+ * periods, of which an hour has twenty.  It is taken inside
  * no other lock but that of the places.
  *
  *-------------------------------------------------------------------------
@@ -24,7 +24,7 @@
 #include "shmem.h"
 #include "stats.h"
 
-#define MINUTE			(60 * LE_SECOND)
+#define PERIOD			(3600 * LE_SECOND / LE_STATS_PERIODS)
 
 static int *
 bucket_of(Oid rel, const char *election)
@@ -61,8 +61,8 @@ clear(LeStats *stats)
 	for (int i = 0; i < LE_COUNTERS; i++)
 		pg_atomic_write_u64(&stats->counters[i], 0);
 	pg_atomic_write_u64(&stats->longest_gap, 0);
-	for (int i = 0; i < LE_STATS_MINUTES; i++)
-		pg_atomic_write_u64(&stats->minutes[i], 0);
+	for (int i = 0; i < LE_STATS_PERIODS; i++)
+		pg_atomic_write_u64(&stats->periods[i], 0);
 	stats->since = GetCurrentTimestamp();
 }
 
@@ -132,13 +132,13 @@ le_stats_count_for(Oid rel, const char *election, LeCounter counter)
 }
 
 /*
- * A minute of the ring holds its number in the upper half, and the count of that
- * minute in the lower one; a count for another minute begins it anew.
+ * A period of the ring holds its number in the upper half, and what was counted
+ * in it in the lower one; a count in another period begins it anew.
  */
 void
 le_stats_count_term(int slot)
 {
-	uint64		minute = le_clock_now() / MINUTE;
+	uint64		period = le_clock_now() / PERIOD;
 	pg_atomic_uint64 *entry;
 	uint64		seen;
 	uint64		next;
@@ -146,10 +146,10 @@ le_stats_count_term(int slot)
 	if (slot < 0)
 		return;
 	le_stats_count(slot, LE_COUNT_TERMS);
-	entry = &le_shmem_stats_slot(slot)->minutes[minute % LE_STATS_MINUTES];
+	entry = &le_shmem_stats_slot(slot)->periods[period % LE_STATS_PERIODS];
 	seen = pg_atomic_read_u64(entry);
 	do
-		next = seen >> 32 == minute ? seen + 1 : minute << 32 | 1;
+		next = seen >> 32 == period ? seen + 1 : period << 32 | 1;
 	while (!pg_atomic_compare_exchange_u64(entry, &seen, next));
 }
 
@@ -205,7 +205,7 @@ bool
 le_stats_get(Oid rel, const char *election, LeStatsInfo *info)
 {
 	LeStatsTable *table = le_shmem_stats();
-	uint64		now = le_clock_now() / MINUTE;
+	uint64		now = le_clock_now() / PERIOD;
 	int			slot;
 	bool		known;
 
@@ -218,11 +218,11 @@ le_stats_get(Oid rel, const char *election, LeStatsInfo *info)
 
 		for (int i = 0; i < LE_COUNTERS; i++)
 			info->counters[i] = pg_atomic_read_u64(&stats->counters[i]);
-		for (int i = 0; i < LE_STATS_MINUTES; i++)
+		for (int i = 0; i < LE_STATS_PERIODS; i++)
 		{
-			uint64		entry = pg_atomic_read_u64(&stats->minutes[i]);
+			uint64		entry = pg_atomic_read_u64(&stats->periods[i]);
 
-			if (now - (entry >> 32) < LE_STATS_MINUTES)
+			if (now - (entry >> 32) < LE_STATS_PERIODS)
 				info->changes_last_hour += (uint32) entry;
 		}
 		info->longest_gap = pg_atomic_read_u64(&stats->longest_gap);

@@ -31,7 +31,7 @@ typedef enum LeCounter
 typedef struct LeStatsInfo
 {
 	int64		counters[LE_COUNTERS];
-	int64		changes_last_hour;	/* terms that began in the last 60 minutes */
+	int64		changes_last_hour;	/* terms that began in it */
 	int64		longest_gap;	/* between two renewals of a term; 0 if none */
 	TimestampTz since;			/* when counting began; 0 if it has not */
 } LeStatsInfo;
