@@ -18,7 +18,7 @@ my $dbh = connect_to($node);
 
 my $script = $node->basedir . '/stress.sql';
 append_to_file($script, <<'EOC');
-\set n random(1, 300)
+\set n random(1, :elections)
 \set what random(1, 6)
 \set ttl random(2000, 4000)
 BEGIN;
@@ -50,19 +50,19 @@ VACUUM leader_election_state, leader_election_metadata;
 \sleep 50 ms
 EOC
 
-# First under a snapshot that keeps every version of every row, so that pages
-# fill up and new versions come to lie elsewhere, then without, so that the old
-# ones go.
+# First few elections, under a snapshot that keeps every version of every row, so
+# that pages fill up and new versions come to lie on others; then more, without
+# it, so that the old ones go.
 my $err = '';
-foreach my $keeping (1, 0)
+foreach my $elections (30, 300)
 {
 	my $keeper = connect_to($node);
 
 	$keeper->do('BEGIN ISOLATION LEVEL REPEATABLE READ');
-	value($keeper, 'SELECT count(*) FROM pg_class') if $keeping;
+	value($keeper, 'SELECT count(*) FROM pg_class') if $elections < 300;
 	my (undef, $said) = run_command(
 		[
-			'pgbench', '-n', '-c', 8, '-j', 2, '-T', 4,
+			'pgbench', '-n', '-c', 8, '-j', 2, '-T', 4, '-D', "elections=$elections",
 			'-f', "$script\@20", '-f', "$vacuum\@1",
 			'-h', $node->host, '-p', $node->port, 'postgres'
 		]);

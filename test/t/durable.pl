@@ -66,6 +66,17 @@ my %grants = (
 		"SELECT epoch FROM leader_acquire('%s', 'leader', '1 hour')",
 		'SET synchronous_commit = off',
 		"SELECT leader_release('%s', %s)"
+	],
+	'metadata, off' => [
+		"SELECT epoch FROM leader_acquire('%s', 'leader', '1 hour')",
+		'SET synchronous_commit = off',
+		q{SELECT leader_set_metadata('%s', %s, '{"at": 1}')}
+	],
+	'session term, off after the grant' => [
+		'BEGIN',
+		"SELECT epoch FROM leader_acquire_session('%s', 'leader')",
+		'SET LOCAL synchronous_commit = off',
+		'COMMIT'
 	]);
 
 # Runs statements; the answer is the epoch that they have told.
@@ -117,8 +128,11 @@ sub run_grant
 	{
 		is($found{$election}->{epoch}, $epoch{$election},
 			"P7: $election: the term is there after the crash");
-		is($found{$election}->{state}, $election =~ /release/ ? 'free' : 'held',
+		is( $found{$election}->{state},
+			$election =~ /release/ ? 'free' : $election =~ /session term/ ? 'expired' : 'held',
 			"P7: $election: and so is its state");
+		is($found{$election}->{metadata}, '{"at": 1}', "P7: $election: and its metadata")
+		  if $election =~ /metadata/;
 	}
 }
 
@@ -162,8 +176,13 @@ foreach my $case (sort keys %told)
 	$node->start;
 
 	$dbh = connect_to($node);
-	cmp_ok(acquire($dbh, "told $case", 'other', '1 hour')->{epoch},
-		'>', $epoch, "P1: $case: an epoch that was told is not told again");
+	my $next = acquire($dbh, "told $case", 'other', '1 hour')->{epoch};
+	cmp_ok($next, '>', $epoch, "P1: $case: an epoch that was told is not told again");
+
+	# Whoever was told it is not taken for the next leader.
+	is(sqlstate($dbh, 'SELECT leader_fence(?, ?)', "told $case", $epoch),
+		'LE001', "P2: $case: it is stale");
+	ok(!is_leader(renew($dbh, "told $case", $epoch)), "P1: $case: nor can it be renewed");
 }
 
 # What is told from within a statement reaches the client before the commit.
@@ -191,5 +210,6 @@ EOC
 	cmp_ok(acquire($dbh, 'told in a block', 'other', '1 hour')->{epoch},
 		'>', $epoch, 'P1: an epoch told within a statement is not told again');
 }
+check_tables($node, 'after the crashes');
 
 done_testing();

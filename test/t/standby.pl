@@ -38,6 +38,8 @@ my @calls = (
 	"leader_release('held', $epoch)",
 	"leader_check('held', $epoch)",
 	"leader_set_metadata('held', $epoch, '{}')",
+	"leader_configure('held', external => true)",
+	"leader_configure('new', external => true)",
 	"leader_fence('held', $epoch)",
 	"leader_protect('protected', 'held')",
 	"leader_unprotect('protected')");
