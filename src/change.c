@@ -54,6 +54,7 @@ typedef struct Change
 	int64		until;
 	int			level;			/* GetCurrentTransactionNestLevel() */
 	int			stats;			/* slot in which it is counted, or -1 */
+	bool		created;		/* the election, which has nothing counted */
 	char	   *owner;			/* the new one, or NULL */
 	int64		lock_delay;		/* the new one, or -1 */
 } Change;
@@ -96,18 +97,16 @@ set_limit(void)
 		le_sitter_spare();
 }
 
-static void
-note(LeChangeKind kind, const LeKey *key, const char *owner, int64 lock_delay,
-	 int64 until)
+static Change *
+note(LeChangeKind kind, const LeKey *key, int64 until)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
-	Change	   *change = palloc(sizeof(Change));
+	Change	   *change = palloc0(sizeof(Change));
 
 	change->kind = kind;
 	change->stats = kind == LE_CHANGE_BEGUN || kind == LE_CHANGE_REPLACED ||
 		kind == LE_CHANGE_RAISED ? le_stats_slot(key->rel, key->election) : -1;
-	change->owner = owner ? pstrdup(owner) : NULL;
-	change->lock_delay = lock_delay;
+	change->lock_delay = -1;
 	change->key = *key;
 	change->key.election = pstrdup(key->election);
 	change->until = until;
@@ -116,19 +115,30 @@ note(LeChangeKind kind, const LeKey *key, const char *owner, int64 lock_delay,
 	MemoryContextSwitchTo(old);
 	le_generation++;
 	set_limit();
+	return change;
 }
 
 void
 le_change_note(LeChangeKind kind, const LeKey *key, int64 until)
 {
-	note(kind, key, NULL, -1, until);
+	(void) note(kind, key, until);
+}
+
+void
+le_change_created(LeChangeKind kind, const LeKey *key, int64 until)
+{
+	note(kind, key, until)->created = true;
 }
 
 void
 le_change_configured(const LeKey *key, const char *owner, int64 lock_delay,
 					 int64 until)
 {
-	note(LE_CHANGE_OTHER, key, owner, lock_delay, until);
+	Change	   *change = note(LE_CHANGE_OTHER, key, until);
+
+	if (owner)
+		change->owner = MemoryContextStrdup(TopTransactionContext, owner);
+	change->lock_delay = lock_delay;
 }
 
 static bool
@@ -282,6 +292,23 @@ lose_client(void)
 	ProcDiePending = true;
 }
 
+/* Is there a term of that election, whichever, that this transaction began? */
+static bool
+begun_again(const LeKey *key)
+{
+	ListCell   *lc;
+
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		if (change->kind == LE_CHANGE_BEGUN && change->key.rel == key->rel &&
+			strcmp(change->key.election, key->election) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void
 count(const Change *change)
 {
@@ -289,7 +316,7 @@ count(const Change *change)
 		le_stats_count_term(change->stats);
 	else if (change->kind == LE_CHANGE_REPLACED)
 		le_stats_count(change->stats, LE_COUNT_TAKEOVERS);
-	else if (change->kind == LE_CHANGE_DROPPED)
+	else if (change->kind == LE_CHANGE_DROPPED && !begun_again(&change->key))
 		le_stats_forget(change->key.rel, change->key.election);
 }
 
@@ -327,21 +354,29 @@ le_change_commit(void)
 	forget_changes();
 }
 
-/* What a grant that is rolled back leaves outside the row */
+/* What a change that is rolled back leaves outside the row */
 static void
-unmake(const LeKey *key)
+unmake(const Change *change)
 {
-	le_place_free(key);
-	le_session_drop(key);
+	if (change->kind == LE_CHANGE_BEGUN)
+	{
+		le_place_free(&change->key);
+		le_session_drop(&change->key);
+	}
+	if (change->created)
+		le_stats_forget(change->key.rel, change->key.election);
 }
 
 void
 le_change_abort(void)
 {
+	ListCell   *lc;
+
 	if (changes == NIL)
 		return;
 	for_each(LE_CHANGE_ENDED, le_place_reopen);
-	for_each(LE_CHANGE_BEGUN, unmake);
+	foreach(lc, changes)
+		unmake(lfirst(lc));
 	wake_wanted = true;
 	forget_changes();
 }
@@ -374,8 +409,7 @@ le_change_subxact_abort(void)
 
 		if (change->level < level)
 			continue;
-		if (change->kind == LE_CHANGE_BEGUN)
-			unmake(&change->key);
+		unmake(change);
 		changes = foreach_delete_current(changes, lc);
 	}
 	wake_wanted = true;

@@ -32,6 +32,10 @@ extern void le_change_init(void);
  */
 extern void le_change_note(LeChangeKind kind, const LeKey *key, int64 until);
 
+/* The same for one that creates the election. */
+extern void le_change_created(LeChangeKind kind, const LeKey *key,
+							  int64 until);
+
 /*
  * The same for a change of what is configured, which the place of the term, if
  * it has one, is told at commit: another owner unless NULL, another lock delay

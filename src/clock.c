@@ -59,7 +59,7 @@ le_interval_to_us(const Interval *interval, int64 min, int64 max,
 				 errmsg("%s is out of range", what),
 				 interval->month != 0 ?
 				 errdetail("An interval with months has no fixed length.") :
-				 errdetail("It must be from %g to %g seconds.",
+				 errdetail("It must be from %.10g to %.10g seconds.",
 						   (double) min / LE_SECOND,
 						   (double) max / LE_SECOND)));
 	return us;

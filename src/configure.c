@@ -210,6 +210,8 @@ configure(const LeRelations *relations, const char *election, const Wish *wish)
 	le_election_require(relations, rel, election, &view.row);
 	check_external(election, &view.row, wish);
 	key.epoch = view.row.epoch;
+	if (!view.row.exists)
+		le_change_created(LE_CHANGE_OTHER, &key, until);
 	le_change_configured(&key, wish->owner, wish->lock_delay, until);
 	configure_row(relations, rel, &view, election, wish, until);
 	configure_terms(relations, election, wish);

@@ -134,7 +134,7 @@ static int64
 kept_back(const LeConfig *config, const LeView *view, const LeBid *bid)
 {
 	bool		ran_out = view->standing == LE_STANDING_LAPSED &&
-		view->now >= view->deadline;
+		!view->session_ended && view->now >= view->deadline;
 
 	if (config->paused)
 		return LE_FOREVER;
@@ -234,7 +234,10 @@ grant(const LeRelations *relations, Relation rel, const LeBid *bid,
 		le_election_end(relations, view, row.acquired_at, NULL);
 		count_takeover(relations, bid->election, config, row.acquired_at);
 	}
-	le_change_note(LE_CHANGE_BEGUN, &key, until);
+	if (row.exists)
+		le_change_note(LE_CHANGE_BEGUN, &key, until);
+	else
+		le_change_created(LE_CHANGE_BEGUN, &key, until);
 	if (row.kind == LE_KIND_SESSION)
 		le_session_take(&key, row.ttl);
 	le_renewal_make_place(&key, &row, config->lock_delay, LE_PLACE_PENDING,

@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -17,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "history.h"
+#include "lock.h"
 
 static ArrayType *
 names_array(List *elections)
@@ -49,6 +51,7 @@ le_history_delete(const LeRelations *relations, List *elections,
 	char	   *command;
 	SPIPlanPtr	plan;
 	int			result;
+	int			saved_timeout = LockTimeout;
 	int64		deleted;
 	Oid			user;
 	int			context;
@@ -70,8 +73,18 @@ le_history_delete(const LeRelations *relations, List *elections,
 	plan = SPI_prepare(command, lengthof(types), types);
 	if (plan == NULL)
 		spi_failed(SPI_result);
-	result = SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(),
-								  InvalidSnapshot, false, true, 0);
+	PG_TRY();
+	{
+		/* Somebody else may be at it, and not come to an end. */
+		LockTimeout = le_lock_limit();
+		result = SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(),
+									  InvalidSnapshot, false, true, 0);
+	}
+	PG_FINALLY();
+	{
+		LockTimeout = saved_timeout;
+	}
+	PG_END_TRY();
 	if (result != SPI_OK_DELETE)
 		spi_failed(result);
 	deleted = SPI_processed;

@@ -78,7 +78,8 @@ acquire(FunctionCallInfo fcinfo, char kind)
 		le_election_acquire(relations, &bid, &answer);
 	else
 		le_wait_acquire(relations, &bid, le_clock_now() + wait, &answer);
-	if (!answer.is_leader)
+	/* Only of an election that is there, or anybody could use up the room. */
+	if (!answer.is_leader && (answer.leader[0] != '\0' || answer.kept_back > 0))
 		le_stats_count_for(state, bid.election, LE_COUNT_LOSING_BIDS);
 	if (answer.granted && !told_by_commit(fcinfo))
 		le_epoch_flush();

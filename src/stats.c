@@ -169,23 +169,73 @@ le_stats_count_renewal(int slot, int64 gap)
 		;
 }
 
+/* Frees the slot that a link leads to; the lock is held in exclusive mode. */
+static void
+free_at(int *link)
+{
+	LeStatsTable *table = le_shmem_stats();
+	int			slot = *link;
+	LeStats    *stats = le_shmem_stats_slot(slot);
+
+	*link = stats->next;
+	stats->database = InvalidOid;
+	stats->next = table->first_free;
+	table->first_free = slot;
+}
+
 void
 le_stats_forget(Oid rel, const char *election)
 {
-	LeStatsTable *table = le_shmem_stats();
 	int		   *link;
 
 	LWLockAcquire(le_shmem_stats_lock(), LW_EXCLUSIVE);
 	link = find_link(rel, election);
 	if (*link >= 0)
-	{
-		int			slot = *link;
-		LeStats    *stats = le_shmem_stats_slot(slot);
+		free_at(link);
+	LWLockRelease(le_shmem_stats_lock());
+}
 
-		*link = stats->next;
-		stats->database = InvalidOid;
-		stats->next = table->first_free;
-		table->first_free = slot;
+static bool
+contains(List *names, const char *name)
+{
+	int			low = 0;
+	int			high = list_length(names);
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+		int			order = strcmp(name, list_nth(names, middle));
+
+		if (order == 0)
+			return true;
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return false;
+}
+
+void
+le_stats_keep_only(Oid rel, List *elections)
+{
+	LeStatsTable *table = le_shmem_stats();
+
+	LWLockAcquire(le_shmem_stats_lock(), LW_EXCLUSIVE);
+	for (int bucket = 0; bucket < table->nbuckets; bucket++)
+	{
+		int		   *link = &table->buckets[bucket];
+
+		while (*link >= 0)
+		{
+			LeStats    *stats = le_shmem_stats_slot(*link);
+
+			if (stats->database == MyDatabaseId &&
+				(stats->rel != rel || !contains(elections, stats->election)))
+				free_at(link);
+			else
+				link = &stats->next;
+		}
 	}
 	LWLockRelease(le_shmem_stats_lock());
 }

@@ -12,6 +12,8 @@
 
 #include "datatype/timestamp.h"
 
+#include "nodes/pg_list.h"
+
 #include "leader_election.h"
 
 typedef enum LeCounter
@@ -57,6 +59,12 @@ extern void le_stats_forget(Oid rel, const char *election);
 
 /* Begins to count anew. */
 extern void le_stats_reset(Oid rel, const char *election);
+
+/*
+ * Gives back the room of everything that is not among these elections (a sorted
+ * list of names) of that table, in this database.
+ */
+extern void le_stats_keep_only(Oid rel, List *elections);
 
 /*
  * What was counted.  False if that is not known, as there was no room to count;

@@ -113,12 +113,38 @@ le_leader_election_stats(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+typedef struct Reset
+{
+	Oid			state;
+	List	   *elections;		/* names of all that there are */
+} Reset;
+
 static bool
 reset_stats(const LeElection *election, void *arg)
 {
+	Reset	   *reset = arg;
+
 	if (le_rights_has(election->owner))
-		le_stats_reset(*(Oid *) arg, election->election);
+		le_stats_reset(reset->state, election->election);
+	reset->elections = lappend(reset->elections, pstrdup(election->election));
 	return true;
+}
+
+static int
+compare_names(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
+}
+
+/* Also gives back what is left of elections that have gone. */
+static void
+reset_all(Relation rel, Oid state)
+{
+	Reset		reset = {state, NIL};
+
+	le_store_scan(rel, reset_stats, &reset);
+	list_sort(reset.elections, compare_names);
+	le_stats_keep_only(state, reset.elections);
 }
 
 Datum
@@ -134,7 +160,7 @@ le_leader_stats_reset(PG_FUNCTION_ARGS)
 	le_shmem_attach();
 	rel = le_state_open(state, AccessShareLock);
 	if (election == NULL)
-		le_store_scan(rel, reset_stats, &state);
+		reset_all(rel, state);
 	else
 	{
 		le_store_read(rel, election, &row);

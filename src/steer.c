@@ -40,6 +40,9 @@
 /* How often an election that changes hands meanwhile is looked at again */
 #define MAX_ATTEMPTS		10
 
+/* A history that long has not been written */
+#define MAX_AGE_DAYS		365000
+
 PG_FUNCTION_INFO_V1(le_leader_depose);
 PG_FUNCTION_INFO_V1(le_leader_drop);
 PG_FUNCTION_INFO_V1(le_leader_prune);
@@ -59,7 +62,8 @@ read_row(const LeRelations *relations, const char *election, LeElection *row)
 static void
 end_other_session(const LeKey *key, const LeElection *row)
 {
-	if (row->kind != LE_KIND_SESSION || row->ttl > 0 || le_session_mine(key))
+	if (row->kind != LE_KIND_SESSION || row->ttl > 0 ||
+		le_session_mine(key) || !le_session_alive(key))
 		return;
 	if (!le_session_end(key, le_clock_now() + END_LIMIT))
 		ereport(ERROR,
@@ -223,11 +227,15 @@ le_leader_prune(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("older_than must not be null")));
 	age = PG_GETARG_INTERVAL_P(0);
-	if (age->month < 0 || age->day < 0 || age->time < 0)
+	if (DatumGetBool(DirectFunctionCall2(interval_lt, IntervalPGetDatum(age),
+										 IntervalPGetDatum(le_us_to_interval(0)))))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("older_than must not be negative")));
 	PreventCommandIfReadOnly("leader_prune()");
+	/* There is no timestamp to compare with, and nothing that old. */
+	if (age->month > MAX_AGE_DAYS / 30 || age->day > MAX_AGE_DAYS)
+		PG_RETURN_INT64(0);
 	before = DirectFunctionCall2(timestamptz_mi_interval,
 								 TimestampTzGetDatum(GetCurrentTimestamp()),
 								 IntervalPGetDatum(age));
