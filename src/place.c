@@ -124,6 +124,23 @@ lock_shared(void)
 	return table;
 }
 
+/*
+ * Until when a term is held.  With synchronous standbys a renewal counts from
+ * when they last vouched for this server, and what they say after it counts as
+ * well: the holder was told less, so nobody loses by that.  The lock is held in
+ * any mode.
+ */
+static int64
+deadline_of(const LePlace *place)
+{
+	int64		deadline = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
+	int64		renewed = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->renewed);
+
+	if (place->ttl == 0 || !le_standby_defined())
+		return deadline;
+	return Max(deadline, Min(renewed, le_quorum_vouched(renewed)) + place->ttl);
+}
+
 static void
 copy_place(const LePlace *place, LePlaceInfo *info)
 {
@@ -135,7 +152,7 @@ copy_place(const LePlace *place, LePlaceInfo *info)
 	info->pid = place->pid;
 	info->epoch = place->epoch;
 	info->ttl = place->ttl;
-	info->deadline = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
+	info->deadline = deadline_of(place);
 	strlcpy(info->owner, place->owner, NAMEDATALEN);
 	strlcpy(info->election, place->election, sizeof(info->election));
 	strlcpy(info->holder, place->holder, sizeof(info->holder));
@@ -191,7 +208,7 @@ static bool
 is_live(const LePlace *place, int64 now)
 {
 	return place->state == LE_PLACE_OPEN &&
-		now < (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline) &&
+		now < deadline_of(place) &&
 		le_standby_has(place->confirm_at);
 }
 
@@ -253,6 +270,9 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 			info->ask = le_quorum_due(place->ttl, info->now);
 		}
 		copy_place(place, info);
+		/* Whatever its holder is told stays. */
+		if (led && place->ttl > 0)
+			raise_deadline(place, info->deadline);
 	}
 	else
 	{
@@ -285,7 +305,7 @@ free_at(int *link)
 static int64
 end_of(const LePlace *place)
 {
-	int64		deadline = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
+	int64		deadline = deadline_of(place);
 
 	return deadline == LE_FOREVER ? LE_FOREVER : deadline + place->lock_delay;
 }
@@ -366,7 +386,6 @@ le_place_make(const LeKey *key, const LeElection *row, int64 lock_delay,
 	LePlaceTable *table = le_shmem_places();
 	int		   *bucket = bucket_of(key->rel, key->election);
 	int			stats = le_stats_slot(key->rel, key->election);
-	int64		now = le_clock_now();
 	LePlace    *place;
 
 	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
@@ -384,7 +403,7 @@ le_place_make(const LeKey *key, const LeElection *row, int64 lock_delay,
 		place->confirm_at = state == LE_PLACE_OPEN && le_standby_defined() ?
 			table->start_lsn : InvalidXLogRecPtr;
 		pg_atomic_write_u64(&place->deadline, deadline);
-		pg_atomic_write_u64(&place->renewed, now);
+		pg_atomic_write_u64(&place->renewed, deadline - row->ttl);
 		place->stats = stats;
 		strlcpy(place->owner, row->owner, NAMEDATALEN);
 		strlcpy(place->election, key->election, sizeof(place->election));
@@ -417,7 +436,7 @@ le_place_close_lapsed(const LeKey *key, int64 ttl, bool session_ended)
 	else
 	{
 		lapsed = session_ended || place->state == LE_PLACE_CLOSED ||
-			le_clock_now() >= (int64) pg_atomic_read_u64(&place->deadline);
+			le_clock_now() >= deadline_of(place);
 		if (lapsed)
 			place->state = LE_PLACE_CLOSED;
 	}

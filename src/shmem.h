@@ -40,7 +40,7 @@ typedef struct LePlace
 	int64		ttl;			/* 0 for a session term without one */
 	int64		lock_delay;		/* the deadline counts for so long after it */
 	pg_atomic_uint64 deadline;
-	pg_atomic_uint64 renewed;	/* when that was last */
+	pg_atomic_uint64 renewed;	/* when it was last; or granted */
 	int			stats;			/* slot of the election's statistics, or -1 */
 	XLogRecPtr	confirm_at;		/* not confirmed until standbys have this */
 	char		kind;

@@ -181,6 +181,30 @@ follows('a session term with a TTL', @session);
 	follows('after it', @one);
 }
 
+# What it acknowledges after a renewal counts for that one, though its holder was
+# told less: who renews seldom must not lose the lease by that.
+{
+	follows('before a late acknowledgement', @one);
+	freeze($receiver);
+	usleep(2 * 500_000);
+	my $renewed = told(@one);
+
+	cmp_ok($renewed->{ends_before}, '<', $renewed->{asked} + $hour - 0.5,
+		'a renewal that the standby has not acknowledged yet');
+	thaw();
+	my $seen = poll_until(
+		sub {
+			my $status = told(\&row, $dbh,
+				q{SELECT extract(epoch FROM expires_in)::float8 AS expires_in
+					FROM leader_status WHERE election = 'one'});
+			$status->{ends_before} >= $renewed->{asked} + $hour - $precision
+			  ? $status
+			  : undef;
+		},
+		'the acknowledgement');
+	ok($seen, 'counts when it has');
+}
+
 #
 # The standby stops
 #
