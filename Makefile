@@ -65,23 +65,33 @@ DATA = \
 REGRESS = \
 	acquire \
 	api \
+	configure \
+	depose \
 	drop \
+	drop_election \
 	epoch_column \
 	fence \
 	history \
 	names \
 	privileges \
 	protect \
+	prune \
 	release \
 	schema \
 	session \
 	setting \
+	stats \
+	status \
 	tamper \
 	transactions
 
 ISOLATION = \
 	candidates \
 	commit_paused \
+	configure_owner \
+	depose_fence \
+	depose_race \
+	drop_race \
 	fence_many \
 	fence_old_snapshot \
 	fence_read_committed \
@@ -90,6 +100,7 @@ ISOLATION = \
 	latest_state \
 	loser \
 	metadata_open \
+	pause \
 	pending \
 	release_commit \
 	release_open \

@@ -316,7 +316,9 @@ count(const Change *change)
 		le_stats_count_term(change->stats);
 	else if (change->kind == LE_CHANGE_REPLACED)
 		le_stats_count(change->stats, LE_COUNT_TAKEOVERS);
-	else if (change->kind == LE_CHANGE_DROPPED && !begun_again(&change->key))
+	else if (change->kind == LE_CHANGE_DROPPED && begun_again(&change->key))
+		le_stats_reset(change->key.rel, change->key.election);
+	else if (change->kind == LE_CHANGE_DROPPED)
 		le_stats_forget(change->key.rel, change->key.election);
 }
 

@@ -131,7 +131,8 @@ joined_tables(const CollectedCommand *command)
 		const CollectedATSubcmd *sub = lfirst(lc);
 
 		if (castNode(AlterTableCmd, sub->parsetree)->subtype == AT_AttachPartition)
-			joined = list_concat(joined,
+			joined = list_concat(joined, OidIsValid(sub->address.objectId) ?
+								 list_make1_oid(sub->address.objectId) :
 								 new_children(command->d.alterTable.objectId));
 		else if (castNode(AlterTableCmd, sub->parsetree)->subtype == AT_AddInherit)
 			joined = lappend_oid(joined, command->d.alterTable.objectId);

@@ -20,6 +20,7 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "common/hashfn.h"
 #include "executor/spi.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
@@ -42,13 +43,18 @@ typedef struct Claim
 	char		election[LE_NAME_MAX + 1];
 } Claim;
 
+/* So many are kept, each made when it is first needed; a power of two */
+#define MAX_CLAIMS	64
+
 /* What a trigger keeps from row to row; lives as long as its FmgrInfo */
 typedef struct Fence
 {
+	Oid			state;			/* the table of elections */
+	MemoryContext context;
 	LeTemplate *election;
+	Size		constant_length;	/* of the name, if there is only one */
 	int			column;			/* of the epoch, or 0 */
-	Claim		new;			/* by the row that is to be stored */
-	Claim		old;			/* by the one that stood there */
+	Claim	   *claims[MAX_CLAIMS]; /* by a hash of the election's name */
 } Fence;
 
 PG_FUNCTION_INFO_V1(le_leader_fence);
@@ -178,9 +184,10 @@ get_fence(FunctionCallInfo fcinfo)
 	if (trigger->tgnargs == 2)
 		fence->column = le_fence_epoch_column(data->tg_relation,
 											  trigger->tgargs[1]);
-	fence->new.key.rel = fence->old.key.rel = le_relations(fcinfo)->state;
-	fence->new.key.election = fence->new.election;
-	fence->old.key.election = fence->old.election;
+	fence->state = le_relations(fcinfo)->state;
+	fence->context = fcinfo->flinfo->fn_mcxt;
+	if (le_template_constant(fence->election))
+		fence->constant_length = strlen(le_template_constant(fence->election));
 
 	judges_row = fence->column > 0 ||
 		le_template_constant(fence->election) == NULL;
@@ -196,26 +203,43 @@ get_fence(FunctionCallInfo fcinfo)
 	return fence;
 }
 
-/* Makes a claim be about the election of a row, or of all rows alike. */
+/*
+ * The claim on an election, which may not have been asked for yet.  Valid until
+ * the next one is got.
+ */
 static Claim *
-claim(const Fence *fence, Claim *claim, HeapTuple row, Relation rel)
+get_claim(Fence *fence, const char *election, Size length)
+{
+	uint32		hash = hash_bytes((const unsigned char *) election, length);
+	Claim	  **slot = &fence->claims[hash & (MAX_CLAIMS - 1)];
+
+	if (*slot == NULL)
+	{
+		*slot = MemoryContextAllocZero(fence->context, sizeof(Claim));
+		(*slot)->key.rel = fence->state;
+		(*slot)->key.election = (*slot)->election;
+	}
+	if (strcmp((*slot)->election, election) != 0)
+	{
+		le_check_name(election, "election");
+		strlcpy((*slot)->election, election, sizeof((*slot)->election));
+		(*slot)->generation = (*slot)->presented_generation = 0;
+	}
+	return *slot;
+}
+
+/* The claim on the election of a row, or on that of all rows */
+static Claim *
+row_claim(Fence *fence, HeapTuple row, Relation rel)
 {
 	const char *constant = le_template_constant(fence->election);
 	char		election[LE_NAME_MAX + 1];
+	Size		length;
 
 	if (constant)
-	{
-		if (claim->election[0] == '\0')
-			strlcpy(claim->election, constant, sizeof(claim->election));
-		return claim;
-	}
-	le_template_expand(fence->election, row, rel, election);
-	if (strcmp(election, claim->election) != 0)
-	{
-		strlcpy(claim->election, election, sizeof(claim->election));
-		claim->generation = claim->presented_generation = 0;
-	}
-	return claim;
+		return get_claim(fence, constant, fence->constant_length);
+	length = le_template_expand(fence->election, row, rel, election);
+	return get_claim(fence, election, length);
 }
 
 /* Requires the epoch to be current; asks only if it was not asked before. */
@@ -246,14 +270,21 @@ require_presented(Claim *claim, Relation rel)
 	return claim->presented;
 }
 
+/* The row with that epoch; tuple and slot hold the same one. */
 static HeapTuple
-stamp(HeapTuple tuple, Relation rel, int column, int64 epoch)
+stamp(HeapTuple tuple, TupleTableSlot *slot, Relation rel, int column,
+	  int64 epoch)
 {
-	Datum		value = Int64GetDatum(epoch);
-	bool		isnull = false;
+	HeapTuple	stamped;
 
-	return heap_modify_tuple_by_cols(tuple, RelationGetDescr(rel), 1, &column,
-									 &value, &isnull);
+	slot_getallattrs(slot);
+	slot->tts_values[column - 1] = Int64GetDatum(epoch);
+	slot->tts_isnull[column - 1] = false;
+	stamped = heap_form_tuple(RelationGetDescr(rel), slot->tts_values,
+							  slot->tts_isnull);
+	stamped->t_self = tuple->t_self;
+	stamped->t_tableOid = tuple->t_tableOid;
+	return stamped;
 }
 
 /*
@@ -278,36 +309,44 @@ brings_epoch(const Fence *fence, const TriggerData *data, int64 *epoch)
 	return was_null || DatumGetInt64(was) != *epoch;
 }
 
+/* A row that leaves its election by an UPDATE is deleted from it. */
+static void
+fence_leaving(Fence *fence, const TriggerData *data)
+{
+	Relation	rel = data->tg_relation;
+	char		old[LE_NAME_MAX + 1];
+	char		new[LE_NAME_MAX + 1];
+	Size		length;
+
+	if (le_template_constant(fence->election))
+		return;
+	length = le_template_expand(fence->election, data->tg_trigtuple, rel, old);
+	(void) le_template_expand(fence->election, data->tg_newtuple, rel, new);
+	if (strcmp(old, new) != 0)
+		(void) require_presented(get_claim(fence, old, length), rel);
+}
+
 /* Judges one row; returns the one to go on with. */
 static HeapTuple
 fence_row(Fence *fence, const TriggerData *data)
 {
 	Relation	rel = data->tg_relation;
 	bool		update = TRIGGER_FIRED_BY_UPDATE(data->tg_event);
-	bool		delete = TRIGGER_FIRED_BY_DELETE(data->tg_event);
-	HeapTuple	result = update ? data->tg_newtuple : data->tg_trigtuple;
-	Claim	   *new = NULL;
+	HeapTuple	row = update ? data->tg_newtuple : data->tg_trigtuple;
+	Claim	   *claim;
 	int64		epoch;
 
-	if (!delete)
-		new = claim(fence, &fence->new, result, rel);
-	if (delete || (update && le_template_constant(fence->election) == NULL))
-	{
-		Claim	   *old = claim(fence, &fence->old, data->tg_trigtuple, rel);
-
-		/* A row that leaves its election is deleted from it. */
-		if (delete || strcmp(old->election, new->election) != 0)
-			(void) require_presented(old, rel);
-		if (delete)
-			return result;
-	}
-	if (fence->column == 0)
-		(void) require_presented(new, rel);
+	if (update)
+		fence_leaving(fence, data);
+	claim = row_claim(fence, row, rel);
+	if (fence->column == 0 || TRIGGER_FIRED_BY_DELETE(data->tg_event))
+		(void) require_presented(claim, rel);
 	else if (brings_epoch(fence, data, &epoch))
-		require_epoch(new, epoch, false);
+		require_epoch(claim, epoch, false);
 	else
-		result = stamp(result, rel, fence->column, require_presented(new, rel));
-	return result;
+		row = stamp(row, update ? data->tg_newslot : data->tg_trigslot, rel,
+					fence->column, require_presented(claim, rel));
+	return row;
 }
 
 static void
@@ -320,7 +359,7 @@ fence_statement(Fence *fence, const TriggerData *data)
 						RelationGetRelationName(data->tg_relation)),
 				 errdetail("Each of its rows is protected by an election of its own."),
 				 errhint("Delete the rows.")));
-	(void) require_presented(claim(fence, &fence->new, NULL, data->tg_relation),
+	(void) require_presented(row_claim(fence, NULL, data->tg_relation),
 							 data->tg_relation);
 }
 

@@ -127,22 +127,26 @@ lock_shared(void)
 /*
  * Until when a term is held.  With synchronous standbys a renewal counts from
  * when they last vouched for this server, and what they say after it counts as
- * well: the holder was told less, so nobody loses by that.  The lock is held in
- * any mode.
+ * well: the holder was told less, so nobody loses by that.  But a term that was
+ * once seen to have run out stays so.  The lock is held in any mode.
  */
 static int64
-deadline_of(const LePlace *place)
+deadline_of(LePlace *place, int64 now)
 {
-	int64		deadline = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->deadline);
-	int64		renewed = (int64) pg_atomic_read_u64((pg_atomic_uint64 *) &place->renewed);
+	int64		deadline = (int64) pg_atomic_read_u64(&place->deadline);
+	int64		renewed = (int64) pg_atomic_read_u64(&place->renewed);
 
 	if (place->ttl == 0 || !le_standby_defined())
 		return deadline;
-	return Max(deadline, Min(renewed, le_quorum_vouched(renewed)) + place->ttl);
+	deadline = Max(deadline, Min(renewed, le_quorum_vouched(renewed)) + place->ttl);
+	if (now >= deadline)
+		pg_atomic_write_u64(&place->renewed, 0);
+	return deadline;
 }
 
+/* Copies what a place says now, which is set in info already. */
 static void
-copy_place(const LePlace *place, LePlaceInfo *info)
+copy_place(LePlace *place, LePlaceInfo *info)
 {
 	info->found = true;
 	info->state = place->state;
@@ -152,7 +156,7 @@ copy_place(const LePlace *place, LePlaceInfo *info)
 	info->pid = place->pid;
 	info->epoch = place->epoch;
 	info->ttl = place->ttl;
-	info->deadline = deadline_of(place);
+	info->deadline = deadline_of(place, info->now);
 	strlcpy(info->owner, place->owner, NAMEDATALEN);
 	strlcpy(info->election, place->election, sizeof(info->election));
 	strlcpy(info->holder, place->holder, sizeof(info->holder));
@@ -168,6 +172,7 @@ copy_nothing(LePlaceInfo *info)
 	const LePlaceTable *table = le_shmem_places();
 
 	memset(info, 0, sizeof(LePlaceInfo));
+	info->now = le_clock_now();
 	info->state = LE_PLACE_FREE;
 	info->confirmed = le_standby_has(has_begun(table) ? table->start_lsn :
 								   le_standby_log_end());
@@ -180,11 +185,11 @@ look_and_unlock(const LeKey *key, LePlaceInfo *info)
 	const LePlaceTable *table = le_shmem_places();
 	LePlace    *place = find(key);
 
+	info->now = le_clock_now();
 	if (place)
 		copy_place(place, info);
 	else
 		copy_nothing(info);
-	info->now = le_clock_now();
 	info->start = has_begun(table) ? table->start : info->now;
 	LWLockRelease(le_shmem_lock());
 }
@@ -205,10 +210,10 @@ le_place_peek(const LeKey *key, LePlaceInfo *info)
 
 /* Its deadline decides, and has not come; the lock is held in any mode. */
 static bool
-is_live(const LePlace *place, int64 now)
+is_live(LePlace *place, int64 now)
 {
 	return place->state == LE_PLACE_OPEN &&
-		now < deadline_of(place) &&
+		now < deadline_of(place, now) &&
 		le_standby_has(place->confirm_at);
 }
 
@@ -275,10 +280,7 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 			raise_deadline(place, info->deadline);
 	}
 	else
-	{
 		copy_nothing(info);
-		info->now = le_clock_now();
-	}
 	info->start = table->start;
 	LWLockRelease(le_shmem_lock());
 	return led;
@@ -303,9 +305,9 @@ free_at(int *link)
 
 /* From when on nobody asks for the deadline any more */
 static int64
-end_of(const LePlace *place)
+end_of(LePlace *place, int64 now)
 {
-	int64		deadline = deadline_of(place);
+	int64		deadline = deadline_of(place, now);
 
 	return deadline == LE_FOREVER ? LE_FOREVER : deadline + place->lock_delay;
 }
@@ -315,12 +317,12 @@ end_of(const LePlace *place)
  * out, or the session that led has ended.
  */
 static bool
-has_run_out(const LePlace *place, int64 now, bool ask_sessions)
+has_run_out(LePlace *place, int64 now, bool ask_sessions)
 {
 	if ((place->state != LE_PLACE_OPEN && place->state != LE_PLACE_CLOSED) ||
 		!le_standby_has(place->confirm_at))
 		return false;
-	return now >= end_of(place) ||
+	return now >= end_of(place, now) ||
 		(ask_sessions && place->kind == LE_KIND_SESSION &&
 		 !le_session_alive_in(place->database, place->epoch));
 }
@@ -427,16 +429,18 @@ le_place_close_lapsed(const LeKey *key, int64 ttl, bool session_ended)
 	LePlaceTable *table = le_shmem_places();
 	LePlace    *place;
 	bool		lapsed;
+	int64		now;
 
 	LWLockAcquire(le_shmem_lock(), LW_EXCLUSIVE);
 	place = find(key);
+	now = le_clock_now();
 	if (place == NULL)
 		lapsed = session_ended ||
-			le_clock_now() >= le_place_forgotten_deadline(table->start, ttl);
+			now >= le_place_forgotten_deadline(table->start, ttl);
 	else
 	{
 		lapsed = session_ended || place->state == LE_PLACE_CLOSED ||
-			le_clock_now() >= deadline_of(place);
+			now >= deadline_of(place, now);
 		if (lapsed)
 			place->state = LE_PLACE_CLOSED;
 	}
@@ -545,6 +549,7 @@ le_place_next(Oid rel, const char *holder, int *cursor, LePlaceInfo *info)
 	LePlaceTable *table = lock_shared();
 	LePlace    *place = NULL;
 
+	info->now = le_clock_now();
 	while (place == NULL && *cursor < table->used)
 	{
 		place = le_shmem_place((*cursor)++);
@@ -554,7 +559,6 @@ le_place_next(Oid rel, const char *holder, int *cursor, LePlaceInfo *info)
 	if (place)
 		copy_place(place, info);
 	info->start = table->start;
-	info->now = le_clock_now();
 	LWLockRelease(le_shmem_lock());
 	return place != NULL;
 }

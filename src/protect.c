@@ -53,6 +53,10 @@
 
 #define FENCE_FUNCTION		"leader_fence_check"
 
+/* What CREATE TRIGGER and DROP TRIGGER take */
+#define PROTECT_LOCK		ShareRowExclusiveLock
+#define UNPROTECT_LOCK		AccessExclusiveLock
+
 PG_FUNCTION_INFO_V1(le_leader_protect);
 PG_FUNCTION_INFO_V1(le_leader_unprotect);
 
@@ -282,12 +286,12 @@ require_owner(Oid relid)
 }
 
 /*
- * The caller's own table, locked as CREATE TRIGGER will lock it.  Whose it is
- * is asked before, as nobody may so much as queue for a lock on another's, and
- * again after.
+ * The caller's own table, locked at once as the commands to come will lock it: to
+ * raise the lock later could be a deadlock.  Whose it is is asked before, as
+ * nobody may so much as queue for a lock on another's, and again after.
  */
 static Relation
-open_table(FunctionCallInfo fcinfo)
+open_table(FunctionCallInfo fcinfo, LOCKMODE mode)
 {
 	Oid			relid;
 	Relation	rel;
@@ -302,16 +306,16 @@ open_table(FunctionCallInfo fcinfo)
 				 errmsg("relation must not be null")));
 	relid = PG_GETARG_OID(0);
 	require_owner(relid);
-	rel = try_relation_open(relid, ShareRowExclusiveLock);
+	rel = try_relation_open(relid, mode);
 	require_owner(relid);
 	return rel;
 }
 
 /* The table and what is below it, each the caller's own, and locked. */
 static List *
-whole_tree(Oid relid)
+whole_tree(Oid relid, LOCKMODE mode)
 {
-	List	   *tree = find_all_inheritors(relid, ShareRowExclusiveLock, NULL);
+	List	   *tree = find_all_inheritors(relid, mode, NULL);
 	ListCell   *lc;
 
 	foreach(lc, tree)
@@ -351,7 +355,7 @@ protect_tree(List *tree, LeProtection *p, Oid function)
 Datum
 le_leader_protect(PG_FUNCTION_ARGS)
 {
-	Relation	rel = open_table(fcinfo);
+	Relation	rel = open_table(fcinfo, PROTECT_LOCK);
 	Oid			relid = RelationGetRelid(rel);
 	LeProtection p;
 	LeTemplate *election;
@@ -375,7 +379,7 @@ le_leader_protect(PG_FUNCTION_ARGS)
 		rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
 		has_superclass(relid);
 	table_close(rel, NoLock);
-	protect_tree(whole_tree(relid), &p, le_fence_function(fcinfo));
+	protect_tree(whole_tree(relid, PROTECT_LOCK), &p, le_fence_function(fcinfo));
 	PG_RETURN_VOID();
 }
 
@@ -474,7 +478,7 @@ unprotect_tree(List *tree, Oid function)
 Datum
 le_leader_unprotect(PG_FUNCTION_ARGS)
 {
-	Relation	rel = open_table(fcinfo);
+	Relation	rel = open_table(fcinfo, UNPROTECT_LOCK);
 	Oid			relid = RelationGetRelid(rel);
 	Oid			function = le_fence_function(fcinfo);
 
@@ -485,6 +489,6 @@ le_leader_unprotect(PG_FUNCTION_ARGS)
 						RelationGetRelationName(rel))));
 	table_close(rel, NoLock);
 	refuse_protected_parent(relid, function);
-	unprotect_tree(whole_tree(relid), function);
+	unprotect_tree(whole_tree(relid, UNPROTECT_LOCK), function);
 	PG_RETURN_VOID();
 }

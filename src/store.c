@@ -54,6 +54,12 @@ remember_tid(Relation rel, const char *key, const ItemPointerData *tid)
 	strlcpy(last_seen.key, key, sizeof(last_seen.key));
 }
 
+void
+le_store_expect(Relation rel, const char *election, const ItemPointerData *tid)
+{
+	remember_tid(rel, election, tid);
+}
+
 static bool
 has_key(TupleTableSlot *slot, const char *key)
 {

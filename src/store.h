@@ -40,6 +40,13 @@ extern void le_store_read(Relation rel, const char *election,
 						  LeElection *result);
 
 /*
+ * The next read of that row is likely to find it there, where it was read once;
+ * nothing is lost if it has moved.
+ */
+extern void le_store_expect(Relation rel, const char *election,
+							const ItemPointerData *tid);
+
+/*
  * Inserts (if it does not exist) or replaces the row.  rel is open in
  * RowExclusiveLock or above; the caller holds the election's lock in
  * ExclusiveLock and read the row under it.  The next read sees it.

@@ -299,7 +299,7 @@ column_is_null(const Piece *piece, Relation rel)
 			 errdetail("The column stands in the name of the election that protects the row.")));
 }
 
-void
+Size
 le_template_expand(const LeTemplate *template, HeapTuple row, Relation rel,
 				   char *name)
 {
@@ -330,5 +330,5 @@ le_template_expand(const LeTemplate *template, HeapTuple row, Relation rel,
 				 errdetail("A name has 1 to %d bytes, this one has %d.",
 						   LE_NAME_MAX, used)));
 	name[used] = '\0';
-	le_check_name(name, "election");
+	return used;
 }

@@ -28,9 +28,10 @@ extern const char *le_template_constant(const LeTemplate *template);
 
 /*
  * Writes the election of a row to name, which has room for LE_NAME_MAX bytes
- * and a terminator.  Errors: 22004 a column is null, 22023 that is no name.
+ * and a terminator, and returns its length.  Whether that can be a name is left
+ * to the caller.  Errors: 22004 a column is null, 22023 it is too long.
  */
-extern void le_template_expand(const LeTemplate *template, HeapTuple row,
+extern Size le_template_expand(const LeTemplate *template, HeapTuple row,
 							   Relation rel, char *name);
 
 #endif							/* LE_TEMPLATE_H */

@@ -55,6 +55,7 @@ typedef struct Token
 {
 	LeKey		key;
 	LeLock		lock;			/* of the election */
+	ItemPointerData tid;		/* of its row when it was read, or invalid */
 	bool		presented;		/* by leader_fence */
 	bool		raises;			/* the mark of an external election */
 	bool		validated;		/* under the lock, at or after pre-commit */
@@ -196,12 +197,17 @@ require_current_or_raise(const LeKey *key, const LeElection *row,
 	return false;
 }
 
-/* Reads the row and keeps the table locked to the end of the transaction. */
+/*
+ * Reads the row, which stood at tid (if that is valid) when it was read before,
+ * and keeps the table locked to the end of the transaction.
+ */
 static void
-read_row(const LeKey *key, LeElection *row)
+read_row(const LeKey *key, const ItemPointerData *tid, LeElection *row)
 {
 	Relation	rel = le_state_open(key->rel, AccessShareLock);
 
+	if (tid && ItemPointerIsValid(tid))
+		le_store_expect(rel, key->election, tid);
 	le_store_read(rel, key->election, row);
 	table_close(rel, NoLock);
 }
@@ -237,7 +243,7 @@ le_token_missing(Oid rel, const char *election, const char *table)
 	LeKey		key = {rel, election, 0};
 	LeElection	row;
 
-	read_row(&key, &row);
+	read_row(&key, NULL, &row);
 	count_rejection(&key, &row, LE_COUNT_MISSING);
 	ereport(ERROR,
 			(errcode(ERRCODE_LE_NO_TOKEN),
@@ -273,7 +279,7 @@ validate(Token *token, bool lock_it, int64 until)
 	{
 		if (lock_it && !token->raises)
 			poll_lock(&token->lock, RowShareLock, until, key);
-		read_row(key, &row);
+		read_row(key, &token->tid, &row);
 		require_current(key, &row);
 	}
 	token->validated = true;
@@ -314,7 +320,8 @@ check_raises(void)
  * is validated on the spot.
  */
 static void
-remember(const LeKey *key, bool presented, bool raises)
+remember(const LeKey *key, const ItemPointerData *tid, bool presented,
+		 bool raises)
 {
 	MemoryContext old;
 	ElectionTokens *entry;
@@ -337,6 +344,7 @@ remember(const LeKey *key, bool presented, bool raises)
 	token->lock = le_lock_election(key->rel, key->election);
 	token->presented = presented;
 	token->raises = raises;
+	token->tid = *tid;
 	token->level = GetCurrentTransactionNestLevel();
 	token->stats = le_stats_slot(key->rel, key->election);
 	if (committing)
@@ -361,12 +369,13 @@ le_token_use(const LeKey *key, bool from_setting)
 		return;
 
 	le_require_primary();
+	ItemPointerSetInvalid(&row.tid);
 	if (!leads_alone(key))
 	{
-		read_row(key, &row);
+		read_row(key, NULL, &row);
 		raises = require_current_or_raise(key, &row, from_setting);
 	}
-	remember(key, false, raises);
+	remember(key, &row.tid, false, raises);
 }
 
 void
@@ -377,6 +386,7 @@ le_token_present(const LeKey *key)
 	bool		raises = false;
 
 	le_require_primary();
+	ItemPointerSetInvalid(&row.tid);
 	if (leads_alone(key))
 		le_place_look(key, &place);
 	else
@@ -385,13 +395,13 @@ le_token_present(const LeKey *key)
 		le_rights_require(place.owner, key->election);
 	else
 	{
-		read_row(key, &row);
+		read_row(key, NULL, &row);
 		if (row.exists)
 			le_rights_require(row.owner, key->election);
 		raises = require_current_or_raise(key, &row, false);
 	}
 	if (!is_remembered(key, true))
-		remember(key, true, raises);
+		remember(key, &row.tid, true, raises);
 }
 
 int64
