@@ -24,6 +24,7 @@
 #include "commands/trigger.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -163,38 +164,6 @@ judge_rows(Relation rel, const LeProtection *p, StringInfo problems,
 		add_problem(problems, where, "there is no trigger for each row");
 }
 
-/*
- * Tells the problems of one table, and how it is protected.  False if it has
- * gone, or somebody has locked it.
- */
-static bool
-judge_table(Oid relid, Oid function, bool replica, LeProtection *p,
-			StringInfo problems, const char *where)
-{
-	Relation	rel;
-
-	if (!ConditionalLockRelationOid(relid, AccessShareLock))
-		return false;
-	rel = try_relation_open(relid, NoLock);
-	if (rel == NULL)
-	{
-		UnlockRelationOid(relid, AccessShareLock);
-		return false;
-	}
-	if (!le_protection_read(rel, function, p))
-		add_problem(problems, where, "it is not protected");
-	else
-	{
-		judge_triggers(rel, function, replica || p->replica, problems, where);
-		judge_rows(rel, p, problems, where);
-		if (!p->by_row && le_protection_parents(relid) != NIL)
-			add_problem(problems, where,
-						"statements that name its parent are not judged");
-	}
-	relation_close(rel, AccessShareLock);
-	return true;
-}
-
 static bool
 same_rule(const LeProtection *a, const LeProtection *b)
 {
@@ -203,32 +172,80 @@ same_rule(const LeProtection *a, const LeProtection *b)
 		(a->column == NULL || strcmp(a->column, b->column) == 0);
 }
 
-/* What is below a table must be protected as it is. */
+/* A table, open without a wait; NULL if it has gone or somebody has locked it */
+static Relation
+open_unlocked(Oid relid)
+{
+	Relation	rel;
+
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		return NULL;
+	rel = try_relation_open(relid, NoLock);
+	if (rel == NULL)
+		UnlockRelationOid(relid, AccessShareLock);
+	return rel;
+}
+
+/* Tells the problems of one table whose protection was read. */
 static void
-judge_below(Oid relid, Oid function, const LeProtection *p,
+judge_table(Relation rel, Oid function, bool replica, const LeProtection *p,
+			StringInfo problems, const char *where)
+{
+	judge_triggers(rel, function, replica, problems, where);
+	judge_rows(rel, p, problems, where);
+	if (!p->by_row && le_protection_parents(RelationGetRelid(rel)) != NIL)
+		add_problem(problems, where,
+					"statements that name its parent are not judged");
+}
+
+static void judge_below(Relation rel, Oid function, const LeProtection *p,
+						StringInfo problems);
+
+/* What is below a table must be protected as it is, and so on. */
+static void
+judge_child(Oid relid, Oid function, const LeProtection *p,
 			StringInfo problems)
 {
-	List	   *tree = find_all_inheritors(relid, NoLock, NULL);
+	char	   *name = get_rel_name(relid);
+	char	   *where;
+	Relation	rel = open_unlocked(relid);
+	LeProtection own;
+
+	/* It is being dropped. */
+	if (name == NULL && rel == NULL)
+		return;
+	where = psprintf("table \"%s\"",
+					 name ? name : RelationGetRelationName(rel));
+	if (rel == NULL)
+	{
+		add_problem(problems, where, "it is locked");
+		return;
+	}
+	if (!le_protection_read(rel, function, &own))
+		add_problem(problems, where, "it is not protected");
+	else
+	{
+		judge_table(rel, function, p->replica, &own, problems, where);
+		if (!same_rule(p, &own))
+			add_problem(problems, where,
+						"it has another election or epoch column");
+	}
+	judge_below(rel, function, p, problems);
+	relation_close(rel, AccessShareLock);
+}
+
+/* The table itself is open, so that it cannot go while we look below it. */
+static void
+judge_below(Relation rel, Oid function, const LeProtection *p,
+			StringInfo problems)
+{
 	ListCell   *lc;
 
-	foreach(lc, tree)
-	{
-		Oid			member = lfirst_oid(lc);
-		char	   *name = get_rel_name(member);
-		LeProtection own;
-
-		if (member == relid || name == NULL)
-			continue;
-		memset(&own, 0, sizeof(own));
-		if (!judge_table(member, function, p->replica, &own, problems,
-						 psprintf("table \"%s\"", name)))
-			add_problem(problems, NULL,
-						psprintf("table \"%s\" is locked", name));
-		else if (own.election && !same_rule(p, &own))
-			add_problem(problems, NULL,
-						psprintf("table \"%s\" has another election or epoch column",
-								 name));
-	}
+	check_stack_depth();
+	if (!rel->rd_rel->relhassubclass)
+		return;
+	foreach(lc, find_inheritance_children(RelationGetRelid(rel), NoLock))
+		judge_child(lfirst_oid(lc), function, p, problems);
 }
 
 /* Would tables that join a protected one be covered? */
@@ -250,45 +267,70 @@ cover_trigger_enabled(void)
 	return enabled;
 }
 
+/* One row; p is NULL if the table could not be looked at. */
 static void
-put_table(Oid relid, Oid function, ReturnSetInfo *info)
+put_table(Oid relid, const LeProtection *p, const StringInfoData *problems,
+		  ReturnSetInfo *info)
 {
 	Datum		values[PROTECTED_NATTS];
-	bool		nulls[PROTECTED_NATTS] = {false};
+	bool		nulls[PROTECTED_NATTS];
+
+	memset(nulls, true, sizeof(nulls));
+	nulls[PROTECTED_RELATION] = nulls[PROTECTED_IN_FORCE] = false;
+	values[PROTECTED_RELATION] = ObjectIdGetDatum(relid);
+	values[PROTECTED_IN_FORCE] = BoolGetDatum(problems->len == 0);
+	if (problems->len > 0)
+	{
+		nulls[PROTECTED_PROBLEM] = false;
+		values[PROTECTED_PROBLEM] = CStringGetTextDatum(problems->data);
+	}
+	if (p)
+	{
+		nulls[PROTECTED_ELECTION] = nulls[PROTECTED_LEVEL] =
+			nulls[PROTECTED_REPLICA] = false;
+		values[PROTECTED_ELECTION] = CStringGetTextDatum(p->election);
+		values[PROTECTED_LEVEL] =
+			CStringGetTextDatum(p->by_row ? "row" : "statement");
+		values[PROTECTED_REPLICA] = BoolGetDatum(p->replica);
+	}
+	if (p && p->column)
+	{
+		nulls[PROTECTED_EPOCH_COLUMN] = false;
+		values[PROTECTED_EPOCH_COLUMN] =
+			DirectFunctionCall1(namein, CStringGetDatum(p->column));
+	}
+	tuplestore_putvalues(info->setResult, info->setDesc, values, nulls);
+}
+
+/* Does nothing for a table that is gone, or protected no longer. */
+static void
+look_at(Oid relid, Oid function, ReturnSetInfo *info)
+{
+	Relation	rel = open_unlocked(relid);
 	StringInfoData problems;
 	LeProtection p;
 
 	initStringInfo(&problems);
-	memset(&p, 0, sizeof(p));
-	if (!judge_table(relid, function, false, &p, &problems, NULL))
+	if (rel == NULL)
 	{
 		if (get_rel_name(relid) == NULL)
 			return;
 		add_problem(&problems, NULL, "it is locked");
+		put_table(relid, NULL, &problems, info);
+		return;
 	}
-	else
-		judge_below(relid, function, &p, &problems);
-	if (!cover_trigger_enabled() && has_subclass(relid))
-		add_problem(&problems, NULL,
-					"event trigger \"" COVER_TRIGGER "\" is missing or disabled, so that new partitions and children are not covered");
-	if (!le_enforce)
-		add_problem(&problems, NULL, "leader_election.enforce is off");
-
-	values[PROTECTED_RELATION] = ObjectIdGetDatum(relid);
-	nulls[PROTECTED_ELECTION] = p.election == NULL;
-	if (p.election)
-		values[PROTECTED_ELECTION] = CStringGetTextDatum(p.election);
-	nulls[PROTECTED_EPOCH_COLUMN] = p.column == NULL;
-	if (p.column)
-		values[PROTECTED_EPOCH_COLUMN] =
-			DirectFunctionCall1(namein, CStringGetDatum(p.column));
-	values[PROTECTED_LEVEL] = CStringGetTextDatum(p.by_row ? "row" : "statement");
-	values[PROTECTED_REPLICA] = BoolGetDatum(p.replica);
-	nulls[PROTECTED_LEVEL] = nulls[PROTECTED_REPLICA] = p.election == NULL;
-	values[PROTECTED_IN_FORCE] = BoolGetDatum(problems.len == 0);
-	nulls[PROTECTED_PROBLEM] = problems.len == 0;
-	values[PROTECTED_PROBLEM] = CStringGetTextDatum(problems.data);
-	tuplestore_putvalues(info->setResult, info->setDesc, values, nulls);
+	if (le_protection_read(rel, function, &p))
+	{
+		judge_table(rel, function, p.replica, &p, &problems, NULL);
+		judge_below(rel, function, &p, &problems);
+		if (rel->rd_rel->relhassubclass && !cover_trigger_enabled())
+			add_problem(&problems, NULL,
+						"event trigger \"" COVER_TRIGGER "\" is missing or disabled, so that new partitions and children are not covered");
+		if (!le_enforce)
+			add_problem(&problems, NULL, "leader_election.enforce is off");
+		put_table(relid, &p, &problems, info);
+	}
+	relation_close(rel, AccessShareLock);
 }
 
 Datum
@@ -299,7 +341,7 @@ le_leader_election_protected(PG_FUNCTION_ARGS)
 
 	InitMaterializedSRF(fcinfo, 0);
 	foreach(lc, fenced_tables(function))
-		put_table(lfirst_oid(lc), function,
-				  (ReturnSetInfo *) fcinfo->resultinfo);
+		look_at(lfirst_oid(lc), function,
+				(ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }
