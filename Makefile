@@ -33,6 +33,7 @@ OBJS = \
 	src/history.o \
 	src/leader_election.o \
 	src/lock.o \
+	src/names.o \
 	src/place.o \
 	src/protect.o \
 	src/protected.o \

@@ -292,21 +292,24 @@ lose_client(void)
 	ProcDiePending = true;
 }
 
-/* Is there a term of that election, whichever, that this transaction began? */
+/* Was the election that was dropped by that change created anew later? */
 static bool
-begun_again(const LeKey *key)
+created_again(const Change *dropped)
 {
+	bool		created = false;
 	ListCell   *lc;
 
+	/* The last word counts. */
 	foreach(lc, changes)
 	{
 		Change	   *change = lfirst(lc);
 
-		if (change->kind == LE_CHANGE_BEGUN && change->key.rel == key->rel &&
-			strcmp(change->key.election, key->election) == 0)
-			return true;
+		if (change->key.rel == dropped->key.rel &&
+			strcmp(change->key.election, dropped->key.election) == 0)
+			created = change->created ||
+				(created && change->kind != LE_CHANGE_DROPPED);
 	}
-	return false;
+	return created;
 }
 
 static void
@@ -316,7 +319,7 @@ count(const Change *change)
 		le_stats_count_term(change->stats);
 	else if (change->kind == LE_CHANGE_REPLACED)
 		le_stats_count(change->stats, LE_COUNT_TAKEOVERS);
-	else if (change->kind == LE_CHANGE_DROPPED && begun_again(&change->key))
+	else if (change->kind == LE_CHANGE_DROPPED && created_again(change))
 		le_stats_reset(change->key.rel, change->key.election);
 	else if (change->kind == LE_CHANGE_DROPPED)
 		le_stats_forget(change->key.rel, change->key.election);

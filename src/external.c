@@ -19,6 +19,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "change.h"
@@ -68,6 +69,8 @@ le_external_raise(const LeKey *key)
 	LeElection	row;
 
 	le_lock_change_at_commit(key->rel, key->election);
+	/* At commit there is no snapshot left, and rows are not written without. */
+	PushActiveSnapshot(GetLatestSnapshot());
 	rel = le_state_open(key->rel, RowExclusiveLock);
 	le_store_read(rel, key->election, &row);
 	if (row.kind == LE_KIND_EXTERNAL && key->epoch > row.epoch)
@@ -80,4 +83,5 @@ le_external_raise(const LeKey *key)
 					   le_clock_now() + LE_CHANGE_LIMIT);
 	}
 	table_close(rel, NoLock);
+	PopActiveSnapshot();
 }

@@ -3,92 +3,76 @@
  * history.c
  *	  Deletes rows of the history.
  *
+ * Below the executor, as all writes of ours: publications, triggers and row
+ * security are not asked.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
-#include "executor/spi.h"
+#include "access/tableam.h"
+#include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/proc.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "history.h"
-#include "lock.h"
+#include "names.h"
+#include "relations.h"
 
-static ArrayType *
-names_array(List *elections)
+static bool
+is_wanted(TupleTableSlot *slot, List *elections, TimestampTz ended_before)
 {
-	Datum	   *names = palloc(Max(list_length(elections), 1) * sizeof(Datum));
-	int			n = 0;
-	ListCell   *lc;
+	bool		no_name;
+	bool		no_end;
+	Datum		name = slot_getattr(slot, LE_HISTORY_ELECTION, &no_name);
+	Datum		end = slot_getattr(slot, LE_HISTORY_ENDED_AT, &no_end);
 
-	foreach(lc, elections)
-		names[n++] = CStringGetTextDatum(lfirst(lc));
-	return construct_array(names, n, TEXTOID, -1, false, TYPALIGN_INT);
-}
-
-static void
-spi_failed(int result)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INTERNAL_ERROR),
-			 errmsg("could not delete from the history: %s",
-					SPI_result_code_string(result))));
+	return !no_name && !no_end &&
+		DatumGetTimestampTz(end) < ended_before &&
+		le_names_contain(elections, TextDatumGetCString(name));
 }
 
 int64
-le_history_delete(const LeRelations *relations, List *elections,
-				  TimestampTz ended_before)
+le_history_delete(Relation rel, List *elections, TimestampTz ended_before,
+				  bool *busy)
 {
-	Oid			types[] = {TEXTARRAYOID, TIMESTAMPTZOID};
-	Datum		values[2];
-	char	   *table = get_rel_name(relations->history);
-	char	   *command;
-	SPIPlanPtr	plan;
-	int			result;
-	int			saved_timeout = LockTimeout;
-	int64		deleted;
-	Oid			user;
-	int			context;
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, SnapshotAny, 0, NULL);
+	CommandId	cid = GetCurrentCommandId(true);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "history rows",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	int64		deleted = 0;
 
-	if (elections == NIL)
-		return 0;
-	values[0] = PointerGetDatum(names_array(elections));
-	values[1] = TimestampTzGetDatum(ended_before);
-	command = psprintf("DELETE FROM ONLY %s WHERE election OPERATOR(pg_catalog.=) ANY ($1) "
-					   "AND ended_at OPERATOR(pg_catalog.<) $2",
-					   quote_qualified_identifier(get_namespace_name(get_rel_namespace(relations->history)),
-												  table));
+	*busy = false;
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		TM_FailureData failure;
+		TM_Result	result;
 
-	/* Callers have no rights on the table. */
-	GetUserIdAndSecContext(&user, &context);
-	SetUserIdAndSecContext(relations->owner, context |
-						   SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	SPI_connect();
-	plan = SPI_prepare(command, lengthof(types), types);
-	if (plan == NULL)
-		spi_failed(SPI_result);
-	PG_TRY();
-	{
-		/* Somebody else may be at it, and not come to an end. */
-		LockTimeout = le_lock_limit();
-		result = SPI_execute_snapshot(plan, values, NULL, GetLatestSnapshot(),
-									  InvalidSnapshot, false, true, 0);
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(context);
+		if (!table_tuple_satisfies_snapshot(rel, slot, snapshot) ||
+			!is_wanted(slot, elections, ended_before))
+			continue;
+		result = table_tuple_delete(rel, &slot->tts_tid, cid, InvalidSnapshot,
+									InvalidSnapshot, false, &failure, false);
+		if (result == TM_Ok)
+			deleted++;
+		else if (result == TM_BeingModified)
+			*busy = true;
 	}
-	PG_FINALLY();
-	{
-		LockTimeout = saved_timeout;
-	}
-	PG_END_TRY();
-	if (result != SPI_OK_DELETE)
-		spi_failed(result);
-	deleted = SPI_processed;
-	SPI_finish();
-	SetUserIdAndSecContext(user, context);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+	CommandCounterIncrement();
 	return deleted;
 }

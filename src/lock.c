@@ -118,8 +118,8 @@ le_lock_release(const LeLock *lock, LOCKMODE mode)
 }
 
 /* How long we may queue, in milliseconds; the user's limit may be shorter. */
-int
-le_lock_limit(void)
+static int
+queue_limit(void)
 {
 	int			limit = Max(Min(QUEUE_LIMIT_MS, DeadlockTimeout / 2), 1);
 
@@ -148,7 +148,7 @@ le_lock_queue(const LeLock *lock, LOCKMODE mode)
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		LockTimeout = le_lock_limit();
+		LockTimeout = queue_limit();
 		le_lock_wait(lock, mode);
 		LockTimeout = saved_timeout;
 		granted = true;
@@ -189,7 +189,7 @@ le_lock_change_at_commit(Oid rel, const char *election)
 
 	PG_TRY();
 	{
-		LockTimeout = le_lock_limit();
+		LockTimeout = queue_limit();
 		le_lock_wait(&database, RowExclusiveLock);
 		le_lock_wait(&lock, ExclusiveLock);
 		LockTimeout = saved_timeout;

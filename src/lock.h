@@ -54,9 +54,6 @@ extern const char *le_lock_poll(const LeLock *lock, LOCKMODE mode,
  */
 extern void le_lock_change_at_commit(Oid rel, const char *election);
 
-/* What is too short is decided here: milliseconds. */
-extern int	le_lock_limit(void);
-
 /* Waits as long as it takes. */
 extern void le_lock_wait(const LeLock *lock, LOCKMODE mode);
 

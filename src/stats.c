@@ -21,6 +21,7 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "names.h"
 #include "shmem.h"
 #include "stats.h"
 
@@ -195,27 +196,6 @@ le_stats_forget(Oid rel, const char *election)
 	LWLockRelease(le_shmem_stats_lock());
 }
 
-static bool
-contains(List *names, const char *name)
-{
-	int			low = 0;
-	int			high = list_length(names);
-
-	while (low < high)
-	{
-		int			middle = (low + high) / 2;
-		int			order = strcmp(name, list_nth(names, middle));
-
-		if (order == 0)
-			return true;
-		if (order < 0)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return false;
-}
-
 void
 le_stats_keep_only(Oid rel, List *elections)
 {
@@ -231,7 +211,7 @@ le_stats_keep_only(Oid rel, List *elections)
 			LeStats    *stats = le_shmem_stats_slot(*link);
 
 			if (stats->database == MyDatabaseId &&
-				(stats->rel != rel || !contains(elections, stats->election)))
+				(stats->rel != rel || !le_names_contain(elections, stats->election)))
 				free_at(link);
 			else
 				link = &stats->next;

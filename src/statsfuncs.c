@@ -19,6 +19,7 @@
 
 #include "arguments.h"
 #include "clock.h"
+#include "names.h"
 #include "relations.h"
 #include "rights.h"
 #include "shmem.h"
@@ -130,12 +131,6 @@ reset_stats(const LeElection *election, void *arg)
 	return true;
 }
 
-static int
-compare_names(const ListCell *a, const ListCell *b)
-{
-	return strcmp(lfirst(a), lfirst(b));
-}
-
 /* Also gives back what is left of elections that have gone. */
 static void
 reset_all(Relation rel, Oid state)
@@ -143,7 +138,7 @@ reset_all(Relation rel, Oid state)
 	Reset		reset = {state, NIL};
 
 	le_store_scan(rel, reset_stats, &reset);
-	list_sort(reset.elections, compare_names);
+	le_names_sort(reset.elections);
 	le_stats_keep_only(state, reset.elections);
 }
 

@@ -9,8 +9,9 @@
  *
  * A session that leads without a TTL passes the fence by its own lock, and
  * reads no row.  So it is ended first, and its term's lock taken over, before the
- * election is locked and the row changed: between those two no commit of that
- * session can slip through.
+ * row is changed: no commit of that session can slip through.  Meanwhile the
+ * election is locked in ShareUpdateExclusiveLock, which keeps candidates from a
+ * takeover, and nobody from committing.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,6 +30,7 @@
 #include "epoch.h"
 #include "history.h"
 #include "lock.h"
+#include "names.h"
 #include "relations.h"
 #include "rights.h"
 #include "row.h"
@@ -37,8 +39,6 @@
 
 /* How long the end of a session is waited for */
 #define END_LIMIT			(10 * LE_SECOND)
-/* How often an election that changes hands meanwhile is looked at again */
-#define MAX_ATTEMPTS		10
 
 /* A history that long has not been written */
 #define MAX_AGE_DAYS		365000
@@ -73,27 +73,27 @@ end_other_session(const LeKey *key, const LeElection *row)
 				 errhint("Try again.")));
 }
 
-/*
- * Ends the term that was seen, under its lock.  0, and nothing is done, if another
- * one is there by now.
- */
+/* The caller holds ShareUpdateExclusiveLock; 0 if nobody led. */
 static int64
-depose_term(const LeRelations *relations, const LeKey *key)
+depose(const LeRelations *relations, const char *election)
 {
-	Relation	rel;
+	Relation	rel = le_state_open(relations->state, RowExclusiveLock);
+	LeKey		key = {relations->state, election, 0};
 	LeView		view;
 
-	if (!le_lock_change(relations->state, key->election))
-		le_election_cannot_lock(key->election);
-	rel = le_state_open(relations->state, RowExclusiveLock);
-	le_view_read(rel, key->election, &view);
-	if (!view.row.held || view.row.epoch != key->epoch)
+	le_view_read(rel, election, &view);
+	if (view.row.exists)
+		le_rights_require(view.row.owner, election);
+	if (!view.row.held)
 	{
 		table_close(rel, RowExclusiveLock);
-		le_lock_change_release(relations->state, key->election);
 		return 0;
 	}
-	le_change_note(LE_CHANGE_ENDED, key, le_clock_now() + LE_CHANGE_LIMIT);
+	key.epoch = view.row.epoch;
+	end_other_session(&key, &view.row);
+	if (!le_lock_change(relations->state, election))
+		le_election_cannot_lock(election);
+	le_change_note(LE_CHANGE_ENDED, &key, le_clock_now() + LE_CHANGE_LIMIT);
 	le_election_end(relations, &view, GetCurrentTimestamp(), "deposed");
 	view.row.epoch = le_epoch_draw(relations, view.row.epoch);
 	view.row.held = false;
@@ -108,26 +108,23 @@ Datum
 le_leader_depose(PG_FUNCTION_ARGS)
 {
 	LeRelations relations = *le_relations(fcinfo);
-	LeKey		key = {relations.state, le_arg_name(fcinfo, 0, "election"), 0};
+	char	   *election = le_arg_name(fcinfo, 0, "election");
+	LeLock		lock = le_lock_election(relations.state, election);
+	LeElection	row;
+	int64		epoch;
 
 	le_require_primary();
 	le_shmem_attach();
-	for (int i = 0; i < MAX_ATTEMPTS; i++)
-	{
-		LeElection	row;
-		int64		epoch;
-
-		read_row(&relations, key.election, &row);
-		if (!row.held)
-			PG_RETURN_NULL();
-		PreventCommandIfReadOnly("leader_depose()");
-		key.epoch = row.epoch;
-		end_other_session(&key, &row);
-		epoch = depose_term(&relations, &key);
-		if (epoch != 0)
-			PG_RETURN_INT64(epoch);
-	}
-	le_election_cannot_lock(key.election);
+	read_row(&relations, election, &row);
+	if (!row.held)
+		PG_RETURN_NULL();
+	PreventCommandIfReadOnly("leader_depose()");
+	if (!le_lock_queue(&lock, ShareUpdateExclusiveLock))
+		le_election_cannot_lock(election);
+	epoch = depose(&relations, election);
+	if (epoch != 0)
+		PG_RETURN_INT64(epoch);
+	le_lock_release(&lock, ShareUpdateExclusiveLock);
 	PG_RETURN_NULL();
 }
 
@@ -137,6 +134,8 @@ forget_rows(const LeRelations *relations, Relation rel, const char *election)
 	Relation	metadata = le_metadata_open(relations->metadata,
 											RowExclusiveLock);
 	Relation	config = le_config_open(relations->config, RowExclusiveLock);
+	Relation	history = le_history_open(relations->history, RowExclusiveLock);
+	bool		busy;
 
 	le_row_delete(rel, election);
 	le_row_delete(metadata, election);
@@ -144,8 +143,11 @@ forget_rows(const LeRelations *relations, Relation rel, const char *election)
 	table_close(config, NoLock);
 	table_close(metadata, NoLock);
 	/* Or whoever takes the name next would be shown who led it before. */
-	(void) le_history_delete(relations, list_make1(unconstify(char *, election)),
-							 DT_NOEND);
+	(void) le_history_delete(history, list_make1(unconstify(char *, election)),
+							 DT_NOEND, &busy);
+	table_close(history, NoLock);
+	if (busy)
+		le_election_cannot_lock(election);
 }
 
 /* The caller holds ShareUpdateExclusiveLock; true if it is to be kept. */
@@ -220,6 +222,8 @@ le_leader_prune(PG_FUNCTION_ARGS)
 	Interval   *age;
 	Relation	rel;
 	Datum		before;
+	int64		deleted;
+	bool		busy;
 
 	le_require_primary();
 	if (PG_ARGISNULL(0))
@@ -242,6 +246,10 @@ le_leader_prune(PG_FUNCTION_ARGS)
 	rel = le_state_open(relations.state, AccessShareLock);
 	le_store_scan(rel, collect_steerable, &elections);
 	table_close(rel, AccessShareLock);
-	PG_RETURN_INT64(le_history_delete(&relations, elections,
-									  DatumGetTimestampTz(before)));
+	le_names_sort(elections);
+	rel = le_history_open(relations.history, RowExclusiveLock);
+	deleted = le_history_delete(rel, elections, DatumGetTimestampTz(before),
+								&busy);
+	table_close(rel, NoLock);
+	PG_RETURN_INT64(deleted);
 }
