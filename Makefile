@@ -60,30 +60,47 @@ REGRESS = \
 	api \
 	drop \
 	epoch_column \
+	external \
+	external_privileges \
 	fence \
 	history \
+	inheritance \
 	names \
+	partitions \
 	privileges \
 	protect \
+	protected \
 	release \
 	schema \
 	session \
 	setting \
 	tamper \
+	template \
 	transactions
 
 ISOLATION = \
 	candidates \
 	commit_paused \
+	cover_concurrent \
+	cover_detach \
+	cover_names \
+	cover_temporary \
+	cover_unprotect \
+	external_configure \
+	external_paused \
+	external_raise \
 	fence_many \
 	fence_old_snapshot \
 	fence_read_committed \
 	fence_repeatable_read \
 	fence_serializable \
+	fence_template \
+	fence_template_moved \
 	latest_state \
 	loser \
 	metadata_open \
 	pending \
+	protected_locked \
 	release_commit \
 	release_open \
 	release_takeover \
