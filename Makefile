@@ -71,11 +71,16 @@ REGRESS = \
 	drop \
 	drop_election \
 	epoch_column \
+	external \
+	external_privileges \
 	fence \
 	history \
+	inheritance \
 	names \
+	partitions \
 	privileges \
 	protect \
+	protected \
 	prune \
 	release \
 	schema \
@@ -84,25 +89,37 @@ REGRESS = \
 	stats \
 	status \
 	tamper \
+	template \
 	transactions
 
 ISOLATION = \
 	candidates \
 	commit_paused \
 	configure_owner \
+	cover_concurrent \
+	cover_detach \
+	cover_names \
+	cover_temporary \
+	cover_unprotect \
 	depose_fence \
 	depose_race \
 	drop_race \
+	external_configure \
+	external_paused \
+	external_raise \
 	fence_many \
 	fence_old_snapshot \
 	fence_read_committed \
 	fence_repeatable_read \
 	fence_serializable \
+	fence_template \
+	fence_template_moved \
 	latest_state \
 	loser \
 	metadata_open \
 	pause \
 	pending \
+	protected_locked \
 	release_commit \
 	release_open \
 	release_takeover \

@@ -1,2 +1,2 @@
 -- A transaction of one row; run puts the schema of a contender before the table.
-INSERT INTO ledger (id, amount) VALUES (:client_id, 1);
+INSERT INTO ledger (id, shard, amount) VALUES (:client_id, :client_id % 16, 1);

@@ -30,60 +30,125 @@ INSERT INTO hand_lease
 	SELECT 'many ' || n, 'holder of many', n, now() + interval '24h'
 	FROM generate_series(1, 1000) n;
 
--- The fence: the same table in several schemas, one for each contender.
+-- The fence: the same table in several schemas, one for each contender; in some
+-- of them in four partitions.  A shard has an election of its own.
 
-CREATE SCHEMA fence_none;
-CREATE SCHEMA fence_statement;
-CREATE SCHEMA fence_given;
-CREATE SCHEMA fence_stamped;
-CREATE SCHEMA fence_hand;
-CREATE SCHEMA fence_hand_unsafe;
+SELECT count(*) FROM generate_series(0, 15) n,
+	leader_acquire('shard/' || n, 'holder', '24h');
+INSERT INTO hand_lease
+	SELECT election, leader, epoch, now() + interval '24h'
+	FROM leader_status WHERE election LIKE 'shard/%';
 
-SELECT format('CREATE TABLE %I.ledger (id bigint, amount bigint, epoch bigint)
-	WITH (autovacuum_enabled = off)', nspname)
-FROM pg_namespace WHERE nspname LIKE 'fence\_%' \gexec
+SELECT format('CREATE SCHEMA %I; CREATE TABLE %1$I.ledger (id bigint, shard int, amount bigint, epoch bigint)
+	WITH (autovacuum_enabled = off)', contender)
+FROM unnest('{fence_none,fence_statement,fence_off,fence_given,fence_stamped,fence_one,fence_many,
+	hand_statement,hand_given,hand_stamped,hand_one,hand_many}'::text[]) contender \gexec
+
+SELECT format('CREATE SCHEMA %I; CREATE TABLE %1$I.ledger (id bigint, shard int, amount bigint, epoch bigint)
+	PARTITION BY RANGE (shard)', contender)
+FROM unnest('{parts_none,parts_off,parts_fence,parts_hand}'::text[]) contender \gexec
+
+SELECT format('CREATE TABLE %1$I.ledger_%2$s PARTITION OF %1$I.ledger FOR VALUES FROM (%3$s) TO (%4$s)
+	WITH (autovacuum_enabled = off)', nspname, n, 4 * n, 4 * n + 4)
+FROM pg_namespace, generate_series(0, 3) n WHERE nspname LIKE 'parts\_%' \gexec
 
 -- Rows that bring their epoch have it from the column's default.
 SELECT format('ALTER TABLE %I.ledger ALTER epoch SET DEFAULT %s', nspname, :epoch)
-FROM pg_namespace WHERE nspname LIKE 'fence\_%' AND nspname <> 'fence_stamped' \gexec
+FROM pg_namespace
+WHERE nspname ~ '^(fence|hand|parts)_' AND nspname !~ '_stamped$' \gexec
 
 SELECT leader_protect('fence_statement.ledger', 'bench');
+SELECT leader_protect('fence_off.ledger', 'bench', 'epoch');
 SELECT leader_protect('fence_given.ledger', 'bench', 'epoch');
 SELECT leader_protect('fence_stamped.ledger', 'bench', 'epoch');
+SELECT leader_protect('fence_one.ledger', 'shard/{shard}');
+SELECT leader_protect('fence_many.ledger', 'shard/{shard}');
+SELECT leader_protect('parts_off.ledger', 'bench');
+SELECT leader_protect('parts_fence.ledger', 'bench');
 
--- What the extension's row trigger does, in PL/pgSQL.  It has to lock the row of
--- the lease, or a takeover could commit between the check and the commit; the
--- second one does not, and so protects nothing.  Both do less than the extension:
--- an UPDATE that leaves the epoch as it was passes, whoever sends it.
+-- The same in PL/pgSQL, as well as it can be done.  A trigger has to lock the row
+-- of the lease, or a takeover could commit between the check and the commit.  By
+-- row it does so once in a transaction, and keeps in a setting, which goes with
+-- the transaction or savepoint as the lock does, what it has found.  Settings
+-- also present the tokens: hand.bench, and hand.shard_N for each shard.
+--
+-- All of these do less than the extension: a takeover waits for whoever has
+-- written, however long; an UPDATE that leaves the epoch as it was, or that moves
+-- a row to another shard, passes, whoever sends it; a DELETE is checked by
+-- statement only.
 
-CREATE FUNCTION hand_check() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-	current bigint;
+CREATE FUNCTION hand_require(lease text, token text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	SELECT epoch INTO current FROM public.hand_lease WHERE name = 'bench' FOR SHARE;
-	IF NEW.epoch IS DISTINCT FROM current THEN
-		RAISE EXCEPTION 'stale epoch %', NEW.epoch;
+	PERFORM FROM public.hand_lease WHERE name = lease AND epoch = token::bigint FOR SHARE;
+	IF NOT FOUND THEN
+		RAISE EXCEPTION 'stale epoch % of %', token, lease;
+	END IF;
+END
+$$;
+
+CREATE FUNCTION hand_statement() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM public.hand_require('bench', current_setting('hand.bench'));
+	RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION hand_row() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('hand.found', true) IS DISTINCT FROM current_setting('hand.bench') THEN
+		PERFORM public.hand_require('bench', current_setting('hand.bench'));
+		PERFORM set_config('hand.found', current_setting('hand.bench'), true);
 	END IF;
 	RETURN NEW;
 END
 $$;
 
-CREATE FUNCTION hand_check_unsafe() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-	current bigint;
+CREATE FUNCTION hand_epoch() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-	SELECT epoch INTO current FROM public.hand_lease WHERE name = 'bench';
-	IF NEW.epoch IS DISTINCT FROM current THEN
-		RAISE EXCEPTION 'stale epoch %', NEW.epoch;
+	IF NEW.epoch IS NULL THEN
+		NEW.epoch := current_setting('hand.bench');
+	END IF;
+	IF current_setting('hand.found', true) IS DISTINCT FROM NEW.epoch::text THEN
+		PERFORM public.hand_require('bench', NEW.epoch::text);
+		PERFORM set_config('hand.found', NEW.epoch::text, true);
 	END IF;
 	RETURN NEW;
 END
 $$;
 
-CREATE TRIGGER fence BEFORE INSERT OR UPDATE ON fence_hand.ledger
-	FOR EACH ROW EXECUTE FUNCTION hand_check();
-CREATE TRIGGER fence BEFORE INSERT OR UPDATE ON fence_hand_unsafe.ledger
-	FOR EACH ROW EXECUTE FUNCTION hand_check_unsafe();
+CREATE FUNCTION hand_shard() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+	token text := current_setting('hand.shard_' || NEW.shard);
+BEGIN
+	IF current_setting('hand.found_' || NEW.shard, true) IS DISTINCT FROM token THEN
+		PERFORM public.hand_require('shard/' || NEW.shard, token);
+		PERFORM set_config('hand.found_' || NEW.shard, token, true);
+	END IF;
+	RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER fence BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON hand_statement.ledger
+	FOR EACH STATEMENT EXECUTE FUNCTION hand_statement();
+CREATE TRIGGER fence BEFORE INSERT OR UPDATE ON hand_given.ledger
+	FOR EACH ROW EXECUTE FUNCTION hand_epoch();
+CREATE TRIGGER fence BEFORE INSERT OR UPDATE ON hand_stamped.ledger
+	FOR EACH ROW EXECUTE FUNCTION hand_epoch();
+CREATE TRIGGER fence BEFORE INSERT OR UPDATE ON hand_one.ledger
+	FOR EACH ROW EXECUTE FUNCTION hand_shard();
+CREATE TRIGGER fence BEFORE INSERT OR UPDATE ON hand_many.ledger
+	FOR EACH ROW EXECUTE FUNCTION hand_shard();
+CREATE TRIGGER fence BEFORE INSERT OR UPDATE ON parts_hand.ledger
+	FOR EACH ROW EXECUTE FUNCTION hand_row();
+
+-- Processor time that this backend has used, in microseconds; NULL if the system
+-- does not tell.  It is brought up to date when a process gives the processor away.
+CREATE FUNCTION processor_time() RETURNS float8 LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_sleep(0.001);
+	RETURN split_part(pg_read_file('/proc/self/schedstat', 0, 100, true), ' ', 1)::float8 / 1000;
+END
+$$;
 
 VACUUM ANALYZE;
 CHECKPOINT;
