@@ -212,20 +212,20 @@ get_claim(Fence *fence, const char *election, Size length)
 {
 	uint32		hash = hash_bytes((const unsigned char *) election, length);
 	Claim	  **slot = &fence->claims[hash & (MAX_CLAIMS - 1)];
+	Claim	   *claim = *slot;
 
-	if (*slot == NULL)
+	if (claim != NULL && strcmp(claim->election, election) == 0)
+		return claim;
+	le_check_name(election, "election");
+	if (claim == NULL)
 	{
-		*slot = MemoryContextAllocZero(fence->context, sizeof(Claim));
-		(*slot)->key.rel = fence->state;
-		(*slot)->key.election = (*slot)->election;
+		claim = *slot = MemoryContextAllocZero(fence->context, sizeof(Claim));
+		claim->key.rel = fence->state;
+		claim->key.election = claim->election;
 	}
-	if (strcmp((*slot)->election, election) != 0)
-	{
-		le_check_name(election, "election");
-		strlcpy((*slot)->election, election, sizeof((*slot)->election));
-		(*slot)->generation = (*slot)->presented_generation = 0;
-	}
-	return *slot;
+	strlcpy(claim->election, election, sizeof(claim->election));
+	claim->generation = claim->presented_generation = 0;
+	return claim;
 }
 
 /* The claim on the election of a row, or on that of all rows */
