@@ -54,7 +54,8 @@ typedef struct Change
 	int64		until;
 	int			level;			/* GetCurrentTransactionNestLevel() */
 	int			stats;			/* slot in which it is counted, or -1 */
-	bool		created;		/* the election, which has nothing counted */
+	bool		created;		/* the election */
+	bool		unknown;		/* which did not exist before the transaction */
 	char	   *owner;			/* the new one, or NULL */
 	int64		lock_delay;		/* the new one, or -1 */
 } Change;
@@ -124,10 +125,30 @@ le_change_note(LeChangeKind kind, const LeKey *key, int64 until)
 	(void) note(kind, key, until);
 }
 
+static bool
+has_dropped(const LeKey *key)
+{
+	ListCell   *lc;
+
+	foreach(lc, changes)
+	{
+		Change	   *change = lfirst(lc);
+
+		if (change->kind == LE_CHANGE_DROPPED && change->key.rel == key->rel &&
+			strcmp(change->key.election, key->election) == 0)
+			return true;
+	}
+	return false;
+}
+
 void
 le_change_created(LeChangeKind kind, const LeKey *key, int64 until)
 {
-	note(kind, key, until)->created = true;
+	bool		unknown = !has_dropped(key);
+	Change	   *change = note(kind, key, until);
+
+	change->created = true;
+	change->unknown = unknown;
 }
 
 void
@@ -368,7 +389,7 @@ unmake(const Change *change)
 		le_place_free(&change->key);
 		le_session_drop(&change->key);
 	}
-	if (change->created)
+	if (change->unknown)
 		le_stats_forget(change->key.rel, change->key.election);
 }
 

@@ -15,6 +15,7 @@
 #include "access/xact.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "tcop/pquery.h"
 #include "tcop/utility.h"
 #include "utils/resowner.h"
 
@@ -99,8 +100,9 @@ on_subxact(SubXactEvent event, SubTransactionId subid,
  *
  * The server may be walking the list just now, if another extension's callback
  * runs SQL.  Then no registration may be given up.  A statement of a portal
- * has a resource owner of its own, which SQL in a callback has not; without
- * one, a further registration is made, a few at most.
+ * has a resource owner of its own, or stands in a subtransaction, as in a block
+ * with an exception handler; SQL in a callback has neither.  Without that, a
+ * further registration is made, a few at most.
  */
 static int	front_registrations = 0;
 static int	front_mark;			/* tells them from the first one */
@@ -112,7 +114,8 @@ le_callbacks_first(void)
 {
 	if (le_token_committing())
 		return;
-	if (CurrentResourceOwner != CurTransactionResourceOwner)
+	if (CurrentResourceOwner != CurTransactionResourceOwner ||
+		(ActivePortal != NULL && GetCurrentTransactionNestLevel() > 1))
 	{
 		for (; front_registrations > 0; front_registrations--)
 			UnregisterXactCallback(on_xact, &front_mark);

@@ -12,9 +12,8 @@
  * same arguments; cover.c keeps it so.  The names of the triggers sort behind
  * what people write.
  *
- * The triggers are made by SQL commands, as the caller: it needs the rights of
- * the table's owner, and gets dependencies, event triggers and dump for free.
- * Every name in those commands is qualified.
+ * The triggers are made and dropped as the commands for it do, as the caller: it
+ * needs the rights of the table's owner, and gets dependencies and dump for free.
  *
  * Tables are locked from the top downwards.
  *
@@ -26,13 +25,15 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/catalog.h"
+#include "catalog/dependency.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
-#include "executor/spi.h"
-#include "lib/stringinfo.h"
+#include "nodes/makefuncs.h"
 #include "miscadmin.h"
 #include "catalog/pg_proc.h"
 #include "utils/acl.h"
@@ -149,13 +150,6 @@ check_election(Oid state, const char *election)
 		le_rights_require(row.owner, election);
 }
 
-static char *
-qualified_table(Relation rel)
-{
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-									  RelationGetRelationName(rel));
-}
-
 /*
  * The lock on a table may have been waited for, and the extension be gone.  No
  * right on its schema is needed: this is asked for everybody's DDL.
@@ -175,18 +169,6 @@ le_fence_function(FunctionCallInfo fcinfo)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("extension \"leader_election\" was dropped meanwhile")));
 	return function;
-}
-
-static void
-run(const char *command)
-{
-	int			result = SPI_execute(command, false, 0);
-
-	if (result < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not execute \"%s\": %s", command,
-						SPI_result_code_string(result))));
 }
 
 /* Refuses what the fence of a table could not work with. */
@@ -224,31 +206,36 @@ has_trigger(Relation rel, Oid function, const char *name,
 	return true;
 }
 
+/*
+ * Makes a trigger as CREATE TRIGGER does, but for the name of the function: who
+ * owns a table may make partitions of it without rights on our schema.
+ */
 static void
-create_trigger(const char *table, const char *function, const LeProtection *p,
-			   const char *name, const char *events, const char *level)
+create_trigger(Oid relid, Oid function, const LeProtection *p,
+			   const char *name, int16 events, bool by_row)
 {
-	StringInfoData arguments;
+	CreateTrigStmt *stmt = makeNode(CreateTrigStmt);
 
-	initStringInfo(&arguments);
-	appendStringInfoString(&arguments, quote_literal_cstr(p->election));
+	stmt->trigname = pstrdup(name);
+	stmt->args = list_make1(makeString(pstrdup(p->election)));
 	if (p->column)
-		appendStringInfo(&arguments, ", %s", quote_literal_cstr(p->column));
-	run(psprintf("CREATE TRIGGER %s BEFORE %s ON %s FOR EACH %s EXECUTE FUNCTION %s(%s)",
-				 quote_identifier(name), events, table, level, function,
-				 arguments.data));
-	if (p->replica)
-		run(psprintf("ALTER TABLE %s ENABLE ALWAYS TRIGGER %s", table,
-					 quote_identifier(name)));
+		stmt->args = lappend(stmt->args, makeString(pstrdup(p->column)));
+	stmt->row = by_row;
+	stmt->timing = TRIGGER_TYPE_BEFORE;
+	stmt->events = events;
+	(void) CreateTriggerFiringOn(stmt, NULL, relid, InvalidOid, InvalidOid,
+								 InvalidOid, function, InvalidOid, NULL,
+								 false, false, p->replica ?
+								 TRIGGER_FIRES_ALWAYS : TRIGGER_FIRES_ON_ORIGIN);
+	CommandCounterIncrement();
 }
 
 void
 le_protection_install(Oid relid, const LeProtection *p, Oid function)
 {
 	Relation	rel = table_open(relid, ShareRowExclusiveLock);
-	char	   *table = qualified_table(rel);
-	char	   *name = quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
-												  FENCE_FUNCTION);
+	int16		writes = TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE |
+		TRIGGER_TYPE_DELETE;
 	bool		has_main;
 	bool		has_truncate;
 
@@ -257,19 +244,13 @@ le_protection_install(Oid relid, const LeProtection *p, Oid function)
 	has_main = has_trigger(rel, function, LE_FENCE_NAME, p, p->by_row);
 	has_truncate = !p->by_row ||
 		has_trigger(rel, function, LE_FENCE_NAME_TRUNCATE, p, false);
-
-	/* ALTER TABLE wants it closed; the lock stays. */
 	table_close(rel, NoLock);
-	SPI_connect();
 	if (!has_main)
-		create_trigger(table, name, p, LE_FENCE_NAME,
-					   p->by_row ? "INSERT OR UPDATE OR DELETE" :
-					   "INSERT OR UPDATE OR DELETE OR TRUNCATE",
-					   p->by_row ? "ROW" : "STATEMENT");
+		create_trigger(relid, function, p, LE_FENCE_NAME, p->by_row ? writes :
+					   writes | TRIGGER_TYPE_TRUNCATE, p->by_row);
 	if (!has_truncate)
-		create_trigger(table, name, p, LE_FENCE_NAME_TRUNCATE, "TRUNCATE",
-					   "STATEMENT");
-	SPI_finish();
+		create_trigger(relid, function, p, LE_FENCE_NAME_TRUNCATE,
+					   TRIGGER_TYPE_TRUNCATE, false);
 }
 
 static void
@@ -419,35 +400,26 @@ refuse_protected_parent(Oid relid, Oid function)
 }
 
 /* The fences that can be dropped: those that the server cloned go with theirs. */
-static List *
-own_fences(Relation rel, Oid function)
-{
-	List	   *names = NIL;
-
-	for (int i = 0; rel->trigdesc && i < rel->trigdesc->numtriggers; i++)
-	{
-		const Trigger *trigger = &rel->trigdesc->triggers[i];
-
-		if (trigger->tgfoid == function && !trigger->tgisclone)
-			names = lappend(names, pstrdup(trigger->tgname));
-	}
-	return names;
-}
-
 static void
 unprotect_table(Oid relid, Oid function)
 {
 	Relation	rel = table_open(relid, NoLock);
-	List	   *names = own_fences(rel, function);
-	char	   *table = qualified_table(rel);
-	ListCell   *lc;
+	ObjectAddresses *fences = new_object_addresses();
 
+	for (int i = 0; rel->trigdesc && i < rel->trigdesc->numtriggers; i++)
+	{
+		const Trigger *trigger = &rel->trigdesc->triggers[i];
+		ObjectAddress address;
+
+		if (trigger->tgfoid != function || trigger->tgisclone)
+			continue;
+		ObjectAddressSet(address, TriggerRelationId, trigger->tgoid);
+		add_exact_object_address(&address, fences);
+	}
 	table_close(rel, NoLock);
-	SPI_connect();
-	foreach(lc, names)
-		run(psprintf("DROP TRIGGER %s ON %s",
-					 quote_identifier(lfirst(lc)), table));
-	SPI_finish();
+	performMultipleDeletions(fences, DROP_RESTRICT, 0);
+	free_object_addresses(fences);
+	CommandCounterIncrement();
 }
 
 /*

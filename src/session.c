@@ -233,7 +233,8 @@ le_session_end(const LeKey *key, int64 until)
 
 	if (wait_event == 0)
 		wait_event = le_wait_event_new("LeaderElectionDepose");
-	while (LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	/* Not as the leader has it, or the next operator would end us for it. */
+	while (LockAcquire(&tag, ShareRowExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
 	{
 		int			pid;
 

@@ -21,7 +21,6 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
-#include "names.h"
 #include "shmem.h"
 #include "stats.h"
 
@@ -197,7 +196,7 @@ le_stats_forget(Oid rel, const char *election)
 }
 
 void
-le_stats_keep_only(Oid rel, List *elections)
+le_stats_keep_only(Oid rel)
 {
 	LeStatsTable *table = le_shmem_stats();
 
@@ -210,8 +209,7 @@ le_stats_keep_only(Oid rel, List *elections)
 		{
 			LeStats    *stats = le_shmem_stats_slot(*link);
 
-			if (stats->database == MyDatabaseId &&
-				(stats->rel != rel || !le_names_contain(elections, stats->election)))
+			if (stats->database == MyDatabaseId && stats->rel != rel)
 				free_at(link);
 			else
 				link = &stats->next;

@@ -12,8 +12,6 @@
 
 #include "datatype/timestamp.h"
 
-#include "nodes/pg_list.h"
-
 #include "leader_election.h"
 
 typedef enum LeCounter
@@ -61,10 +59,10 @@ extern void le_stats_forget(Oid rel, const char *election);
 extern void le_stats_reset(Oid rel, const char *election);
 
 /*
- * Gives back the room of everything that is not among these elections (a sorted
- * list of names) of that table, in this database.
+ * Gives back the room of everything in this database that does not belong to that
+ * table of elections: the extension was dropped and created again.
  */
-extern void le_stats_keep_only(Oid rel, List *elections);
+extern void le_stats_keep_only(Oid rel);
 
 /*
  * What was counted.  False if that is not known, as there was no room to count;

@@ -19,7 +19,6 @@
 
 #include "arguments.h"
 #include "clock.h"
-#include "names.h"
 #include "relations.h"
 #include "rights.h"
 #include "shmem.h"
@@ -114,32 +113,12 @@ le_leader_election_stats(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-typedef struct Reset
-{
-	Oid			state;
-	List	   *elections;		/* names of all that there are */
-} Reset;
-
 static bool
 reset_stats(const LeElection *election, void *arg)
 {
-	Reset	   *reset = arg;
-
 	if (le_rights_has(election->owner))
-		le_stats_reset(reset->state, election->election);
-	reset->elections = lappend(reset->elections, pstrdup(election->election));
+		le_stats_reset(*(Oid *) arg, election->election);
 	return true;
-}
-
-/* Also gives back what is left of elections that have gone. */
-static void
-reset_all(Relation rel, Oid state)
-{
-	Reset		reset = {state, NIL};
-
-	le_store_scan(rel, reset_stats, &reset);
-	le_names_sort(reset.elections);
-	le_stats_keep_only(state, reset.elections);
 }
 
 Datum
@@ -155,7 +134,10 @@ le_leader_stats_reset(PG_FUNCTION_ARGS)
 	le_shmem_attach();
 	rel = le_state_open(state, AccessShareLock);
 	if (election == NULL)
-		reset_all(rel, state);
+	{
+		le_store_scan(rel, reset_stats, &state);
+		le_stats_keep_only(state);
+	}
 	else
 	{
 		le_store_read(rel, election, &row);

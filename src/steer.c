@@ -128,26 +128,36 @@ le_leader_depose(PG_FUNCTION_ARGS)
 	PG_RETURN_NULL();
 }
 
+/*
+ * What an election has in the history; or whoever takes the name next would be
+ * shown who led it before.
+ */
+static void
+forget_history(const LeRelations *relations, const char *election)
+{
+	Relation	rel = le_history_open(relations->history, RowExclusiveLock);
+	bool		busy;
+
+	(void) le_history_delete(rel, list_make1(unconstify(char *, election)),
+							 DT_NOEND, &busy);
+	table_close(rel, NoLock);
+	if (busy)
+		le_election_cannot_lock(election);
+}
+
 static void
 forget_rows(const LeRelations *relations, Relation rel, const char *election)
 {
 	Relation	metadata = le_metadata_open(relations->metadata,
 											RowExclusiveLock);
 	Relation	config = le_config_open(relations->config, RowExclusiveLock);
-	Relation	history = le_history_open(relations->history, RowExclusiveLock);
-	bool		busy;
 
 	le_row_delete(rel, election);
 	le_row_delete(metadata, election);
 	le_row_delete(config, election);
 	table_close(config, NoLock);
 	table_close(metadata, NoLock);
-	/* Or whoever takes the name next would be shown who led it before. */
-	(void) le_history_delete(history, list_make1(unconstify(char *, election)),
-							 DT_NOEND, &busy);
-	table_close(history, NoLock);
-	if (busy)
-		le_election_cannot_lock(election);
+	forget_history(relations, election);
 }
 
 /* The caller holds ShareUpdateExclusiveLock; true if it is to be kept. */
@@ -196,6 +206,8 @@ le_leader_drop(PG_FUNCTION_ARGS)
 	if (!row.exists)
 		PG_RETURN_BOOL(false);
 	PreventCommandIfReadOnly("leader_drop()");
+	/* Most of it before the election is locked: that may take its time. */
+	forget_history(&relations, election);
 	if (!le_lock_queue(&lock, ShareUpdateExclusiveLock))
 		le_election_cannot_lock(election);
 	if (drop(&relations, election))

@@ -268,21 +268,42 @@ foreach my $pair (@pairs)
 
 # The server does not answer, as far as the leader can see: what serves its bids
 # is frozen, or for one that connects anew each time, what accepts connections.
-foreach my $pair (grep { $_->{kind} ne 'psql' } @pairs)
+sub freeze_bids
 {
+	my ($pair) = @_;
+
 	($pair->{leader}, $pair->{epoch}) = await_leader($pair);
 	$pair->{from} = length output($pair->{leader});
 	($pair->{backend}) = @{
 		column($admin, q{SELECT pid FROM pg_stat_activity WHERE datname = ? AND usename = ?
 			AND query LIKE '%leader_acquire%'}, $pair->{kind}, $pair->{leader}{role}) };
 	freeze($pair->{backend}) if $pair->{backend};
+	return;
+}
+
+# Does it step down by its own clock, and not because its connection gave up or
+# its work was refused?  A machine that stands still at the wrong moment hides
+# that: then once more.
+my @trying = grep { $_->{kind} ne 'psql' } @pairs;
+
+foreach my $try (1 .. 3)
+{
+	freeze_bids($_) for @trying;
+	foreach my $pair (@trying)
+	{
+		await_line($pair->{leader}, qr/^not leading$/m, $pair->{from});
+		$pair->{stepped_down} = $pair->{backend}
+		  && substr(output($pair->{leader}), $pair->{from}) =~ /\A(?:leading.*\n)?not leading$/m;
+		$pair->{taken_over} = await_newer($pair->{database}, $pair->{epoch});
+		thaw($pair->{backend}) if $pair->{backend};
+	}
+	@trying = grep { !$_->{stepped_down} } @trying or last;
 }
 foreach my $pair (grep { $_->{kind} ne 'psql' } @pairs)
 {
-	ok($pair->{backend} && await_line($pair->{leader}, qr/^not leading$/m, $pair->{from}),
-		"$pair->{kind}: without an answer it steps down");
-	ok(await_newer($pair->{database}, $pair->{epoch}), "$pair->{kind}: another one works");
-	thaw($pair->{backend});
+	ok($pair->{stepped_down}, "$pair->{kind}: without an answer it steps down by its own clock")
+	  or diag(substr(output($pair->{leader}), $pair->{from}));
+	ok($pair->{taken_over}, "$pair->{kind}: another one works");
 }
 foreach my $pair (grep { $_->{kind} eq 'psql' } @pairs)
 {

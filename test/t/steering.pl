@@ -125,14 +125,24 @@ foreach my $preload (0, 1)
 	check_tables($node, $mode);
 }
 
+# One server for the rest, a database for each.
+my $shared = new_node('shared', streaming => 1, conf => 'leader_election.max_leases = 11000');
+
+sub new_database
+{
+	my ($name) = @_;
+	$shared->safe_psql('postgres', "CREATE DATABASE $name");
+	$shared->safe_psql($name, 'CREATE EXTENSION leader_election');
+	return connect_to($shared, $name);
+}
+
 #
 # Who waits is woken, and need not find out by itself that it may lead: once in a
 # while that is seen to take less time than the second after which a waiting call
 # looks by itself.
 #
 {
-	my $node = new_node('woken');
-	my $dbh = connect_to($node);
+	my $dbh = new_database('woken');
 	my %steps = (
 		'resume' => [
 			"SELECT leader_configure('woken', paused => true)",
@@ -151,7 +161,7 @@ foreach my $preload (0, 1)
 
 		foreach my $round (1 .. 20)
 		{
-			my $waiter = connect_to($node);
+			my $waiter = connect_to($shared, 'woken');
 
 			if ($step eq 'no more delay')
 			{
@@ -175,14 +185,15 @@ foreach my $preload (0, 1)
 		is($granted, 1, "$step: who waits leads");
 		ok($woken, "$step: it is woken");
 	}
+	$dbh->disconnect;
 }
 
 #
 # A dump
 #
 {
-	my $node = new_node('dumped');
-	my $dbh = connect_to($node);
+	my $dbh = new_database('dumped');
+	my $node = $shared;
 
 	$dbh->do('CREATE ROLE operator');
 	$dbh->do($_)
@@ -196,7 +207,7 @@ foreach my $preload (0, 1)
 	$dbh->disconnect;
 
 	my $dump = $node->data_dir . '/dump';
-	$node->command_ok([ 'pg_dump', '-Fc', '-f', $dump, 'postgres' ], 'dumped');
+	$node->command_ok([ 'pg_dump', '-Fc', '-f', $dump, 'dumped' ], 'dumped');
 	$node->safe_psql('postgres', 'CREATE DATABASE restored');
 	$node->command_ok([ 'pg_restore', '--exit-on-error', '-d', 'restored', $dump ], 'restored');
 	$dbh = connect_to($node, 'restored');
@@ -207,13 +218,48 @@ foreach my $preload (0, 1)
 	is(status($dbh, 'two')->{paused}, 1, 'and counted together with those before the dump');
 	cmp_ok(status($dbh, 'two')->{epoch}, '>', $last, 'P1: by a higher epoch');
 	ok(is_leader(acquire($dbh, 'dropped', 'somebody', '1 hour')), 'of a dropped one nothing is left');
+	$dbh->disconnect;
+}
+
+#
+# Cheap enough to read every few seconds with many elections: how long that takes
+#
+{
+	my $dbh = new_database('many');
+	my $count = 10_000;
+
+	$dbh->do(<<EOC);
+DO \$\$
+BEGIN
+	FOR i IN 1..$count LOOP
+		PERFORM leader_acquire('many ' || i, 'leader', '1 hour', metadata => '{"host": "one"}');
+		PERFORM leader_configure('many ' || i, lock_delay => '1 s') WHERE i % 10 = 0;
+		IF i % 500 = 0 THEN COMMIT; END IF;
+	END LOOP;
+END \$\$
+EOC
+	foreach my $view ('leader_status', 'leader_stats', 'leader_term')
+	{
+		my ($best, $rows);
+
+		foreach my $round (1 .. 3)
+		{
+			my $since = now();
+			$rows = value($dbh, "SELECT count(*) FROM $view");
+			my $took = elapsed($since);
+			$best = $took if !defined $best || $took < $best;
+		}
+		is($rows, $count, "$view shows all");
+		diag(sprintf '%s of %d elections: %.0f ms', $view, $count, 1000 * $best);
+	}
+	$dbh->disconnect;
 }
 
 #
 # A standby shows what the primary has written, and refuses what decides.
 #
 {
-	my $primary = new_node('primary', streaming => 1);
+	my $primary = $shared;
 	my $dbh = connect_to($primary);
 
 	$dbh->do('CREATE ROLE member LOGIN');
@@ -349,40 +395,6 @@ EOC
 	is(sqlstate($flood, "SELECT leader_acquire('squatted', 'x', '1 hour')"), '42501', 'without the right nothing is created');
 	is(sqlstate($flood, "SELECT leader_configure('squatted')"), '42501', 'nor by configuring');
 	is(value($flood, "SELECT is_leader FROM leader_acquire('one more', 'x', '1 hour')"), 1, 'who leads goes on');
-}
-
-#
-# Cheap enough to read every few seconds with many elections: how long that takes
-#
-{
-	my $node = new_node('many');
-	my $dbh = connect_to($node);
-	my $count = 10_000;
-
-	$dbh->do(<<EOC);
-DO \$\$
-BEGIN
-	FOR i IN 1..$count LOOP
-		PERFORM leader_acquire('many ' || i, 'leader', '1 hour', metadata => '{"host": "one"}');
-		PERFORM leader_configure('many ' || i, lock_delay => '1 s') WHERE i % 10 = 0;
-		IF i % 500 = 0 THEN COMMIT; END IF;
-	END LOOP;
-END \$\$
-EOC
-	foreach my $view ('leader_status', 'leader_stats', 'leader_term')
-	{
-		my ($best, $rows);
-
-		foreach my $round (1 .. 3)
-		{
-			my $since = now();
-			$rows = value($dbh, "SELECT count(*) FROM $view");
-			my $took = elapsed($since);
-			$best = $took if !defined $best || $took < $best;
-		}
-		is($rows, $count, "$view shows all");
-		diag(sprintf '%s of %d elections: %.0f ms', $view, $count, 1000 * $best);
-	}
 }
 
 done_testing();
