@@ -64,19 +64,19 @@ COMMENT ON FUNCTION leader_election_guard() IS
 'internal: trigger that refuses every change of rows by hand';
 
 CREATE TRIGGER leader_election_guard
-BEFORE UPDATE OR DELETE OR TRUNCATE ON leader_election_state
+BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON leader_election_state
 FOR EACH STATEMENT EXECUTE FUNCTION leader_election_guard();
 COMMENT ON TRIGGER leader_election_guard ON leader_election_state IS
 'internal: leadership would go on in memory';
 
 CREATE TRIGGER leader_election_guard
-BEFORE UPDATE OR DELETE OR TRUNCATE ON leader_election_metadata
+BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON leader_election_metadata
 FOR EACH STATEMENT EXECUTE FUNCTION leader_election_guard();
 COMMENT ON TRIGGER leader_election_guard ON leader_election_metadata IS
 'internal: leadership would go on in memory';
 
 CREATE TRIGGER leader_election_guard
-BEFORE UPDATE OR DELETE OR TRUNCATE ON leader_election_config
+BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON leader_election_config
 FOR EACH STATEMENT EXECUTE FUNCTION leader_election_guard();
 COMMENT ON TRIGGER leader_election_guard ON leader_election_config IS
 'internal: leadership would go on in memory';

@@ -61,6 +61,7 @@ typedef struct Change
 } Change;
 
 static List *changes = NIL;		/* of Change, oldest first */
+static bool undecided = false;	/* is there one that pre-commit has not seen? */
 static bool wake_wanted = false;	/* tell who waits, once locks are gone */
 
 /*
@@ -113,6 +114,7 @@ note(LeChangeKind kind, const LeKey *key, int64 until)
 	change->until = until;
 	change->level = GetCurrentTransactionNestLevel();
 	changes = lappend(changes, change);
+	undecided = true;
 	MemoryContextSwitchTo(old);
 	le_generation++;
 	set_limit();
@@ -214,6 +216,7 @@ static void
 forget_changes(void)
 {
 	changes = NIL;
+	undecided = false;
 	set_limit();
 	le_generation++;
 }
@@ -271,8 +274,9 @@ notify_all(void)
 void
 le_change_pre_commit(void)
 {
-	if (changes == NIL)
+	if (!undecided || changes == NIL)
 		return;
+	undecided = false;
 
 	/*
 	 * Nobody may be told of a term that a crash could undo.  The session's

@@ -19,6 +19,28 @@
 #error "leader_election supports PostgreSQL 15 to 18"
 #endif
 
+/*
+ * 15.13, 16.9, 17.5: whether synchronous standbys are wanted is kept as bits, one
+ * of them "is known"; before as a bool in the same place.  A library meets all
+ * minor releases of its major, whichever it was built for.
+ */
+#ifdef SYNC_STANDBY_DEFINED
+#define LE_SYNC_STATUS			sync_standbys_status
+#else
+#define LE_SYNC_STATUS			sync_standbys_defined
+#endif
+#define LE_SYNC_BIT_KNOWN		(1 << 0)
+#define LE_SYNC_BIT_DEFINED		(1 << 1)
+#if PG_VERSION_NUM >= 180000
+#define LE_SYNC_BITS_SINCE		180000
+#elif PG_VERSION_NUM >= 170000
+#define LE_SYNC_BITS_SINCE		170005
+#elif PG_VERSION_NUM >= 160000
+#define LE_SYNC_BITS_SINCE		160009
+#else
+#define LE_SYNC_BITS_SINCE		150013
+#endif
+
 /* 16: table_tuple_update and ExecInsertIndexTuples know summarizing indexes */
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"

@@ -119,15 +119,13 @@ become_external(const LeRelations *relations, const LeView *view,
 		refuse_held(row->election);
 	if (!le_election_lock_free(relations->state, row->election, &view->row))
 		le_election_cannot_lock(row->election);
-	row->acquired_at = GetCurrentTimestamp();
 	if (row->held)
 	{
 		le_change_note(LE_CHANGE_ENDED, &key, until);
-		le_election_end(relations, view, row->acquired_at, NULL);
+		le_election_end(relations, view, GetCurrentTimestamp(), NULL);
 	}
 	/* An epoch of its own that has ended is nobody's token, and stays so. */
-	if (row->epoch > 0)
-		row->epoch++;
+	row->acquired_at = DT_NOBEGIN;
 	row->held = false;
 	row->kind = LE_KIND_EXTERNAL;
 	row->ttl = 0;
@@ -158,7 +156,7 @@ configure_row(const LeRelations *relations, Relation rel, const LeView *view,
 	{
 		strlcpy(row.election, election, sizeof(row.election));
 		strlcpy(row.owner, GetUserNameFromId(GetUserId(), false), NAMEDATALEN);
-		row.acquired_at = GetCurrentTimestamp();
+		row.acquired_at = DT_NOBEGIN;
 		row.kind = LE_KIND_LEASE;
 	}
 	if (external)

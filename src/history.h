@@ -13,13 +13,19 @@
 #include "utils/relcache.h"
 
 /*
- * Deletes the terms of those elections, a sorted list of names, that ended before
- * that time, whatever snapshot the transaction has.  Waits for nobody: what
- * another transaction is deleting is left to it, and then *busy is set.  Returns
- * how many were deleted.  rel is open in RowExclusiveLock; the caller has checked
- * who asks.
+ * Both delete below the executor, whatever snapshot the transaction has, and wait
+ * for nobody: what another transaction is deleting is left to it.  rel is open in
+ * RowExclusiveLock; the caller has checked who asks.
  */
-extern int64 le_history_delete(Relation rel, List *elections,
-							   TimestampTz ended_before, bool *busy);
+
+/*
+ * The terms of those elections, a sorted list of names, that ended before that
+ * time.  Returns how many were deleted.
+ */
+extern int64 le_history_prune(Relation rel, List *elections,
+							  TimestampTz ended_before);
+
+/* All terms of one election.  False if another transaction deletes some. */
+extern bool le_history_forget(Relation rel, const char *election);
 
 #endif							/* LE_HISTORY_H */

@@ -13,13 +13,14 @@
  * relation and buffer locks of our tables.  A candidate holds the election's
  * lock in ShareUpdateExclusive while it asks for the database's and then for
  * the election's in Exclusive; that cannot deadlock with another candidate, as
- * only one gets that far, nor with a committing transaction, as those never
- * wait in a queue.
+ * only one gets that far, nor for long with a committing transaction: those that
+ * only depend on elections never wait in a queue, those that raise a mark wait for
+ * less than deadlock_timeout.
  *
  * The database's lock stands for the locks of all elections: a commit with
  * very many of them takes it in Share mode instead, and every change of an
  * epoch or holder takes it in RowExclusive mode, which conflicts with Share
- * but not with itself.
+ * but not with itself.  A commit that does both takes ShareRowExclusive.
  *
  *-------------------------------------------------------------------------
  */

@@ -5,7 +5,7 @@
  *
  * Three modes are used:
  *	  RowShareLock				a fenced commit, a reclaiming renewal
- *	  ShareUpdateExclusiveLock	a bid, metadata
+ *	  ShareUpdateExclusiveLock	a bid, metadata, configuration, to depose or drop
  *	  ExclusiveLock				a change of epoch or holder
  *
  *-------------------------------------------------------------------------

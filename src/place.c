@@ -18,8 +18,8 @@
  * place that has run out can be given to another term: looking for the old
  * one afterwards revives nothing.
  *
- * Locking: the table's lock, shared to look and to raise a deadline, exclusive
- * for all else.  So nothing can happen to a state between the test of a
+ * Locking: the table's lock, shared to look, to renew and to find a renewal
+ * spent, exclusive for all else.  So nothing can happen to a state between the test of a
  * renewal and its raise, and two renewals only compete to raise.  The clock
  * is read under the lock.  Names are hashed without the epoch: the places of
  * one election share a chain.
@@ -134,13 +134,14 @@ static int64
 deadline_of(LePlace *place, int64 now)
 {
 	int64		deadline = (int64) pg_atomic_read_u64(&place->deadline);
-	int64		renewed = (int64) pg_atomic_read_u64(&place->renewed);
+	uint64		renewed = pg_atomic_read_u64(&place->renewed);
 
 	if (place->ttl == 0 || !le_standby_defined())
 		return deadline;
-	deadline = Max(deadline, Min(renewed, le_quorum_vouched(renewed)) + place->ttl);
+	deadline = Max(deadline, place->ttl +
+				   Min((int64) renewed, le_quorum_vouched((int64) renewed)));
 	if (now >= deadline)
-		pg_atomic_write_u64(&place->renewed, 0);
+		(void) pg_atomic_compare_exchange_u64(&place->renewed, &renewed, 0);
 	return deadline;
 }
 
@@ -259,6 +260,7 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	LePlaceTable *table = lock_shared();
 	LePlace    *place = find(key);
 	bool		led = false;
+	int64		before;
 
 	info->now = le_clock_now();
 	info->ask = false;
@@ -269,9 +271,9 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 		if (led && place->ttl > 0)
 		{
 			raise_deadline(place, le_quorum_vouched(info->now) + place->ttl);
-			le_stats_count_renewal(place->stats, info->now -
-								   (int64) pg_atomic_exchange_u64(&place->renewed,
-																  info->now));
+			before = (int64) pg_atomic_exchange_u64(&place->renewed, info->now);
+			le_stats_count_renewal(place->stats, before > 0 ?
+								   Max(info->now - before, 0) : 0);
 			info->ask = le_quorum_due(place->ttl, info->now);
 		}
 		copy_place(place, info);
@@ -467,7 +469,8 @@ le_place_open(const LeKey *key, XLogRecPtr confirm_at)
 
 		mine->confirm_at = confirm_at;
 		mine->state = LE_PLACE_OPEN;
-		if (mine->ttl > 0 && XLogRecPtrIsInvalid(confirm_at))
+		if (mine->ttl > 0 && XLogRecPtrIsInvalid(confirm_at) &&
+			le_standby_defined())
 			le_quorum_acknowledged((int64) pg_atomic_read_u64(&mine->deadline) -
 								   mine->ttl);
 		while (*link >= 0)

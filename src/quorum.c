@@ -84,9 +84,10 @@ le_quorum_ask(int64 ttl)
 	now = le_clock_now();
 	if (le_quorum_due(ttl, now))
 	{
+		written = write_record();
 		quorum->acknowledged = le_quorum_vouched(now);
 		quorum->asked = now;
-		quorum->asked_lsn = written = write_record();
+		quorum->asked_lsn = written;
 	}
 	LWLockRelease(le_shmem_lock());
 
@@ -110,8 +111,8 @@ le_quorum_begin(int64 now)
 	 * What standbys acknowledged before may be all that there is: a record of
 	 * its own tells whether they still follow.
 	 */
-	quorum->asked = now;
 	quorum->asked_lsn = write_record();
+	quorum->asked = now;
 	return quorum->asked_lsn;
 }
 

@@ -41,6 +41,9 @@ static const Oid config_types[LE_CONFIG_NATTS] = {
 	TEXTOID, BOOLOID, INT8OID, INT8OID, INT8OID, INT8OID, TIMESTAMPTZARRAYOID
 };
 
+/* How often relations are looked up that seem to change meanwhile */
+#define MAX_ATTEMPTS		3
+
 static LeRelations known;
 static uint64 invalidations = 0;
 static Oid	known_namespace = InvalidOid;	/* whose relations are known */
@@ -121,23 +124,30 @@ le_relations(FunctionCallInfo fcinfo)
 	if (OidIsValid(known_namespace))
 		return &known;
 
-	/* The lookups take in invalidations, and a mixture must not be kept. */
-	do
+	/*
+	 * The lookups take in invalidations, and a mixture must not be kept.  A
+	 * server that discards its caches all the time has one at each lookup: then
+	 * nothing is kept.
+	 */
+	for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++)
 	{
 		before = invalidations;
 		namespace = get_func_namespace(fcinfo->flinfo->fn_oid);
 		find_relations(namespace, &found);
-	} while (before != invalidations);
+		if (before == invalidations)
+		{
+			known_namespace = namespace;
+			break;
+		}
+	}
 	known = found;
-	known_namespace = namespace;
 	return &known;
 }
 
 Oid
 le_relations_config(Oid state)
 {
-	return OidIsValid(known_namespace) && known.state == state ?
-		known.config : InvalidOid;
+	return known.state == state ? known.config : InvalidOid;
 }
 
 static Relation

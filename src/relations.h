@@ -85,7 +85,7 @@ extern const LeRelations *le_relations(FunctionCallInfo fcinfo);
 
 /*
  * The table of configurations that belongs to that table of elections, which
- * the function that is running has looked up; InvalidOid if it has gone since.
+ * the function that is running has looked up.
  */
 extern Oid	le_relations_config(Oid state);
 

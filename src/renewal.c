@@ -79,12 +79,21 @@ reclaim(const LeKey *key, int64 until)
 		return false;
 	rel = le_state_open(key->rel, AccessShareLock);
 	le_view_read(rel, key->election, &view);
-	table_close(rel, AccessShareLock);
 	alive = view.row.epoch == key->epoch && view.row.kind == LE_KIND_LEASE &&
 		view.standing == LE_STANDING_HELD;
 	if (alive && view.forgotten)
+	{
+		char		owner[NAMEDATALEN];
+
+		strlcpy(owner, view.row.owner, NAMEDATALEN);
 		le_renewal_make_place(key, &view.row, lock_delay(key), LE_PLACE_OPEN,
 							  view.deadline);
+		/* Another owner is set without our lock, and told to a place only. */
+		le_store_read(rel, key->election, &view.row);
+		if (strcmp(owner, view.row.owner) != 0)
+			le_place_configure(key, view.row.owner, -1);
+	}
+	table_close(rel, AccessShareLock);
 	le_lock_release(&lock, RowShareLock);
 	return alive;
 }
@@ -192,9 +201,9 @@ le_renewal_check(const LeKey *key)
 	}
 
 	read_view(key, &view);
-	return view.row.epoch == key->epoch && key->epoch > 0 &&
+	return view.row.epoch == key->epoch &&
 		(view.standing == LE_STANDING_HELD ||
-		 view.row.kind == LE_KIND_EXTERNAL);
+		 (view.row.kind == LE_KIND_EXTERNAL && le_election_is_led(&view.row)));
 }
 
 /* What a scan for a holder's forgotten leases collects */

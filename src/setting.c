@@ -9,7 +9,8 @@
  * string presents nothing: PostgreSQL leaves it behind after SET LOCAL.
  *
  * The parsed form is one block of memory, as the GUC machinery frees it by
- * one call: a count, then for each token its epoch and the name.
+ * one call: a count, then for each token its epoch and the name, in the order of
+ * the names.
  *
  *-------------------------------------------------------------------------
  */
@@ -107,33 +108,34 @@ parse_item(const char *p, SettingToken *token)
 	return *p == ',' || *p == '\0' ? p : NULL;
 }
 
-static int64
-find_epoch(const Tokens *tokens, const char *election)
+static int
+compare_tokens(const void *a, const void *b)
 {
-	for (int i = 0; tokens != NULL && i < tokens->count; i++)
-	{
-		if (strcmp(tokens->tokens[i].election, election) == 0)
-			return tokens->tokens[i].epoch;
-	}
-	return 0;
+	return strcmp(((const SettingToken *) a)->election,
+				  ((const SettingToken *) b)->election);
 }
 
-/* Fills tokens, which has room for all items; false if malformed. */
+/* Fills tokens, which has room for all items, in order; false if malformed. */
 static bool
 parse_tokens(const char *p, Tokens *tokens)
 {
 	for (;;)
 	{
-		SettingToken *token = &tokens->tokens[tokens->count];
-
-		p = parse_item(p, token);
-		if (p == NULL || find_epoch(tokens, token->election) != 0)
+		p = parse_item(p, &tokens->tokens[tokens->count]);
+		if (p == NULL)
 			return false;
 		tokens->count++;
 		if (*p == '\0')
-			return true;
+			break;
 		p++;
 	}
+	qsort(tokens->tokens, tokens->count, sizeof(SettingToken), compare_tokens);
+	for (int i = 1; i < tokens->count; i++)
+	{
+		if (compare_tokens(&tokens->tokens[i - 1], &tokens->tokens[i]) == 0)
+			return false;
+	}
+	return true;
 }
 
 bool
@@ -180,5 +182,20 @@ le_setting_assign(const char *newval, void *extra)
 int64
 le_setting_epoch(const char *election)
 {
-	return find_epoch(current, election);
+	int			low = 0;
+	int			high = current ? current->count : 0;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+		int			order = strcmp(election, current->tokens[middle].election);
+
+		if (order == 0)
+			return current->tokens[middle].epoch;
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return 0;
 }

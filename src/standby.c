@@ -18,22 +18,35 @@
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/lwlock.h"
+#include "utils/guc.h"
 
+#include "compat.h"
 #include "standby.h"
+
+/* Does the server that runs keep the checkpointer's answer as bits? */
+static bool
+status_is_bits(void)
+{
+	static int	version = 0;
+
+	if (version == 0)
+		version = atoi(GetConfigOption("server_version_num", false, false));
+	return version >= LE_SYNC_BITS_SINCE;
+}
 
 bool
 le_standby_defined(void)
 {
+	uint8		status;
+
 	if (max_wal_senders == 0)
 		return false;
-	/* Minor releases differ in how the checkpointer's answer is kept. */
-#ifdef SYNC_STANDBY_DEFINED
-	if (WalSndCtl->sync_standbys_status & SYNC_STANDBY_INIT)
-		return (WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0;
+	status = *(volatile uint8 *) &WalSndCtl->LE_SYNC_STATUS;
+	if (!status_is_bits())
+		return status != 0;
+	if (status & LE_SYNC_BIT_KNOWN)
+		return (status & LE_SYNC_BIT_DEFINED) != 0;
 	return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
-#else
-	return WalSndCtl->sync_standbys_defined;
-#endif
 }
 
 bool

@@ -7,10 +7,9 @@
  * error that a rejection ends in, and the end of a term.  They do not survive
  * the server.
  *
- * Locking: a lock of its own.  Slots are found under it in shared mode and made
+ * Locking: a lock of its own, within no other.  Slots are found under it in shared mode and made
  * or freed in exclusive mode; counters are atomic, and so is the ring of
- * periods, of which an hour has twenty.  It is taken inside
- * no other lock but that of the places.
+ * periods, of which an hour has twenty.
  *
  *-------------------------------------------------------------------------
  */
@@ -164,7 +163,7 @@ le_stats_count_renewal(int slot, int64 gap)
 	stats = le_shmem_stats_slot(slot);
 	pg_atomic_fetch_add_u64(&stats->counters[LE_COUNT_RENEWALS], 1);
 	seen = pg_atomic_read_u64(&stats->longest_gap);
-	while (gap > 0 && seen < (uint64) gap &&
+	while (seen < (uint64) gap &&
 		   !pg_atomic_compare_exchange_u64(&stats->longest_gap, &seen, gap))
 		;
 }

@@ -78,14 +78,6 @@ set_interval(Status *status, int column, int64 us)
 		set(status, column, IntervalPGetDatum(le_us_to_interval(us)));
 }
 
-/* Who leads an external election is not known, but that somebody does. */
-static bool
-is_led(const LeElection *election)
-{
-	return election->held ||
-		(election->kind == LE_KIND_EXTERNAL && election->epoch > 0);
-}
-
 /* What is known of every election, led or not */
 static void
 set_election(Status *status, const LeElection *election, const char *state)
@@ -103,7 +95,7 @@ set_election(Status *status, const LeElection *election, const char *state)
 	set_interval(status, STATUS_TTL, election->ttl);
 	set_text(status, STATUS_OWNER, election->owner);
 	set(status, STATUS_TERMS, Int64GetDatum(election->terms));
-	if (is_led(election))
+	if (le_election_is_led(election))
 		set(status, STATUS_ACQUIRED_AT,
 			TimestampTzGetDatum(election->acquired_at));
 	if (election->held)
@@ -141,7 +133,7 @@ set_all(Status *status, LeView *view)
 		reason = le_view_end(view, GetCurrentTimestamp(), &ended_at);
 	}
 	set_election(status, election,
-				 !is_led(election) ? "free" :
+				 !le_election_is_led(election) ? "free" :
 				 reason ? "expired" :
 				 !status->standby && view->unconfirmed ? "unconfirmed" : "held");
 	if (election->held && reason == NULL)

@@ -136,12 +136,10 @@ static void
 forget_history(const LeRelations *relations, const char *election)
 {
 	Relation	rel = le_history_open(relations->history, RowExclusiveLock);
-	bool		busy;
+	bool		all = le_history_forget(rel, election);
 
-	(void) le_history_delete(rel, list_make1(unconstify(char *, election)),
-							 DT_NOEND, &busy);
 	table_close(rel, NoLock);
-	if (busy)
+	if (!all)
 		le_election_cannot_lock(election);
 }
 
@@ -235,7 +233,6 @@ le_leader_prune(PG_FUNCTION_ARGS)
 	Relation	rel;
 	Datum		before;
 	int64		deleted;
-	bool		busy;
 
 	le_require_primary();
 	if (PG_ARGISNULL(0))
@@ -250,7 +247,8 @@ le_leader_prune(PG_FUNCTION_ARGS)
 				 errmsg("older_than must not be negative")));
 	PreventCommandIfReadOnly("leader_prune()");
 	/* There is no timestamp to compare with, and nothing that old. */
-	if (age->month > MAX_AGE_DAYS / 30 || age->day > MAX_AGE_DAYS)
+	if (age->month > MAX_AGE_DAYS / 30 || age->day > MAX_AGE_DAYS ||
+		age->time > MAX_AGE_DAYS * USECS_PER_DAY)
 		PG_RETURN_INT64(0);
 	before = DirectFunctionCall2(timestamptz_mi_interval,
 								 TimestampTzGetDatum(GetCurrentTimestamp()),
@@ -260,8 +258,7 @@ le_leader_prune(PG_FUNCTION_ARGS)
 	table_close(rel, AccessShareLock);
 	le_names_sort(elections);
 	rel = le_history_open(relations.history, RowExclusiveLock);
-	deleted = le_history_delete(rel, elections, DatumGetTimestampTz(before),
-								&busy);
+	deleted = le_history_prune(rel, elections, DatumGetTimestampTz(before));
 	table_close(rel, NoLock);
 	PG_RETURN_INT64(deleted);
 }

@@ -151,6 +151,13 @@ deform_election(TupleTableSlot *slot, LeElection *result)
 				  values[LE_STATE_HOLDER]);
 }
 
+bool
+le_election_is_led(const LeElection *row)
+{
+	return row->held || (row->kind == LE_KIND_EXTERNAL &&
+						 !TIMESTAMP_IS_NOBEGIN(row->acquired_at));
+}
+
 void
 le_store_read(Relation rel, const char *election, LeElection *result)
 {

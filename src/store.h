@@ -23,12 +23,19 @@ typedef struct LeElection
 	int64		epoch;			/* of the newest term */
 	int64		terms;			/* how many there were */
 	int64		ttl;			/* of the newest term */
-	TimestampTz acquired_at;	/* when the newest term was granted */
+	TimestampTz acquired_at;	/* when the newest term was granted, or the
+								 * mark raised; -infinity if never */
 	char		election[LE_NAME_MAX + 1];
 	char		holder[LE_NAME_MAX + 1];
 	char		owner[NAMEDATALEN];
 	ItemPointerData tid;		/* where the row stands */
 } LeElection;
+
+/*
+ * Is the row's epoch somebody's token: of a term that was not ended, or the mark
+ * of an external election?
+ */
+extern bool le_election_is_led(const LeElection *row);
 
 /*
  * Reads the row of an election under the latest snapshot, whatever the

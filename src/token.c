@@ -141,7 +141,7 @@ stale_epoch(const LeKey *key, const LeElection *row)
 			 errmsg("stale epoch for election \"%s\"", key->election),
 			 !may_see(row) ?
 			 errdetail("Presented epoch %lld.", (long long) key->epoch) :
-			 row->held || row->kind == LE_KIND_EXTERNAL ?
+			 le_election_is_led(row) ?
 			 errdetail("Presented epoch %lld, current epoch %lld.",
 					   (long long) key->epoch, (long long) row->epoch) :
 			 errdetail("Presented epoch %lld, no current epoch: the term that began last, epoch %lld, was ended.",
@@ -174,8 +174,7 @@ require_current(const LeKey *key, const LeElection *row)
 {
 	if (!row->exists || key->epoch > row->epoch || row->epoch == 0)
 		unissued_epoch(key, row);
-	if (key->epoch < row->epoch ||
-		(!row->held && row->kind != LE_KIND_EXTERNAL))
+	if (key->epoch < row->epoch || !le_election_is_led(row))
 		stale_epoch(key, row);
 }
 
@@ -252,7 +251,7 @@ le_token_missing(Oid rel, const char *election, const char *table)
 			 !may_see(&row) ?
 			 errdetail("Table \"%s\" is protected; presented epoch none.",
 					   table) :
-			 row.held || (row.kind == LE_KIND_EXTERNAL && row.epoch > 0) ?
+			 le_election_is_led(&row) ?
 			 errdetail("Table \"%s\" is protected; presented epoch none, current epoch %lld.",
 					   table, (long long) row.epoch) :
 			 errdetail("Table \"%s\" is protected; presented epoch none, no current epoch.",
