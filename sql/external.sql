@@ -489,3 +489,13 @@ DROP VIEW mark;
 DROP TABLE ledger, book;
 DROP FUNCTION state;
 DROP ROLE regress_le_owner, regress_le_other;
+
+-- A transaction that turns read-only after it has presented a higher token
+SELECT leader_configure('external read only', external => true);
+\set VERBOSITY sqlstate
+BEGIN;
+SELECT leader_fence('external read only', 1);
+SET TRANSACTION READ ONLY;
+COMMIT;
+\set VERBOSITY default
+SELECT leader_check('external read only', 1);

@@ -310,6 +310,9 @@ SELECT leader_protect('ledger', 'protect own');
 SELECT leader_unprotect('ledger');
 RESET ROLE;
 
+-- The extension's own tables
+SELECT relation, refused(relation) FROM unnest('{leader_election_state,leader_election_history}'::text[]) relation;
+
 DROP FUNCTION refused, nothing;
 DROP VIEW v;
 DROP MATERIALIZED VIEW mv;

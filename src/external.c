@@ -30,6 +30,18 @@
 #include "rights.h"
 #include "shmem.h"
 
+/* Asked again at commit, as a transaction can become read-only. */
+static void
+require_writable(const LeKey *key)
+{
+	if (XactReadOnly)
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot present a higher token of election \"%s\" than before in a read-only transaction",
+						key->election),
+				 errdetail("The election is external, and the token would be written down.")));
+}
+
 void
 le_external_check_raise(const LeKey *key, const LeElection *row,
 						bool from_setting)
@@ -54,12 +66,7 @@ le_external_check_raise(const LeKey *key, const LeElection *row,
 						(long long) key->epoch, key->election),
 				 errdetail("Tokens lie below %lld, so that every client can represent them.",
 						   (long long) LE_EPOCH_LIMIT)));
-	if (XactReadOnly)
-		ereport(ERROR,
-				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
-				 errmsg("cannot present a higher token of election \"%s\" than before in a read-only transaction",
-						key->election),
-				 errdetail("The election is external, and the token would be written down.")));
+	require_writable(key);
 }
 
 void
@@ -68,6 +75,7 @@ le_external_raise(const LeKey *key)
 	Relation	rel;
 	LeElection	row;
 
+	require_writable(key);
 	le_lock_change_at_commit(key->rel, key->election);
 	/* At commit there is no snapshot left, and rows are not written without. */
 	PushActiveSnapshot(GetLatestSnapshot());

@@ -341,6 +341,8 @@ le_leader_protect(PG_FUNCTION_ARGS)
 	LeProtection p;
 	LeTemplate *election;
 
+	if (le_relations_include(le_relations(fcinfo), relid))
+		wrong_relation(rel, "It is a table of extension \"leader_election\".");
 	p.election = le_arg_name(fcinfo, 1, "election");
 	p.column = PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2));
 	p.replica = !PG_ARGISNULL(3) && PG_GETARG_BOOL(3);

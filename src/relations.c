@@ -144,6 +144,13 @@ le_relations(FunctionCallInfo fcinfo)
 	return &known;
 }
 
+bool
+le_relations_include(const LeRelations *relations, Oid relid)
+{
+	return relid == relations->state || relid == relations->metadata ||
+		relid == relations->config || relid == relations->history;
+}
+
 Oid
 le_relations_config(Oid state)
 {

@@ -83,6 +83,9 @@ extern void le_relations_init(void);
  */
 extern const LeRelations *le_relations(FunctionCallInfo fcinfo);
 
+/* Is that one of the extension's own tables? */
+extern bool le_relations_include(const LeRelations *relations, Oid relid);
+
 /*
  * The table of configurations that belongs to that table of elections, which
  * the function that is running has looked up.

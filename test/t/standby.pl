@@ -40,6 +40,11 @@ my @calls = (
 	"leader_set_metadata('held', $epoch, '{}')",
 	"leader_configure('held', external => true)",
 	"leader_configure('new', external => true)",
+	"leader_configure('held', paused => true)",
+	"leader_depose('held')",
+	"leader_drop('released')",
+	"leader_prune('0')",
+	"leader_stats_reset('held')",
 	"leader_fence('held', $epoch)",
 	"leader_protect('protected', 'held')",
 	"leader_unprotect('protected')");
