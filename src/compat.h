@@ -20,9 +20,9 @@
 #endif
 
 /*
- * 15.13, 16.9, 17.5: whether synchronous standbys are wanted is kept as bits, one
- * of them "is known"; before as a bool in the same place.  A library meets all
- * minor releases of its major, whichever it was built for.
+ * 15.13, 16.9, 17.5: whether synchronous standbys are wanted is kept as bits,
+ * one of them "is known"; before as a bool in the same place.  A library
+ * meets all minor releases of its major, whichever it was built for.
  */
 #ifdef SYNC_STANDBY_DEFINED
 #define LE_SYNC_STATUS			sync_standbys_status

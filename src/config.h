@@ -32,8 +32,8 @@ typedef struct LeConfig
 } LeConfig;
 
 /*
- * Reads what is configured, under the latest snapshot.  rel is the open table of
- * configurations.
+ * Reads what is configured, under the latest snapshot.  rel is the open table
+ * of configurations.
  */
 extern void le_config_read(Relation rel, const char *election,
 						   LeConfig *config);

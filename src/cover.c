@@ -86,8 +86,8 @@ cover_tree(Oid relid, Oid function)
 }
 
 /*
- * The tables that this transaction has put right below that one.  Not every major
- * notes which partition was attached.
+ * The tables that this transaction has put right below that one.  Not every
+ * major notes which partition was attached.
  */
 static List *
 new_children(Oid parent)

@@ -4,12 +4,13 @@
  *	  How a term begins and ends.
  *
  * A bid looks without a lock first, into memory and then at the row: whoever
- * loses there has cost nothing.  Then come the election's lock in ShareUpdateExclusiveLock, conditionally, as
- * candidates must not queue behind an open transaction of another candidate;
- * the row again, now under the lock; and ExclusiveLock, in the queue, which
- * waits for fenced commits that are under way.  Between the last two the row
- * cannot change, as changing it needs a lock that conflicts with the first.
- * Whoever loses on the way gives its locks back at once.
+ * loses there has cost nothing.  Then come the election's lock in
+ * ShareUpdateExclusiveLock, conditionally, as candidates must not queue
+ * behind an open transaction of another candidate; the row again, now under
+ * the lock; and ExclusiveLock, in the queue, which waits for fenced commits
+ * that are under way.  Between the last two the row cannot change, as
+ * changing it needs a lock that conflicts with the first. Whoever loses on
+ * the way gives its locks back at once.
  *
  *-------------------------------------------------------------------------
  */

@@ -44,10 +44,11 @@ extern void le_election_require(const LeRelations *relations, Relation rel,
 								const char *election, const LeElection *row);
 
 /*
- * Takes what a change of epoch or holder needs, and closes the place of the term
- * that has lapsed, if the row names one.  False if that has not, or somebody is
- * at work on the election; then nothing was taken.  The caller holds the
- * election's lock in ShareUpdateExclusiveLock, and read the row under it.
+ * Takes what a change of epoch or holder needs, and closes the place of the
+ * term that has lapsed, if the row names one.  False if that has not, or
+ * somebody is at work on the election; then nothing was taken.  The caller
+ * holds the election's lock in ShareUpdateExclusiveLock, and read the row
+ * under it.
  */
 extern bool le_election_lock_free(Oid state, const char *election,
 								  const LeElection *row);

@@ -8,9 +8,9 @@
  * current, a lower one is stale, a higher one raises the mark.
  *
  * The mark is raised when the transaction commits, under the locks of any
- * change: not before, so that an idle transaction keeps nobody waiting; and not
- * later, so that whoever commits with a lower token meets either the new mark or
- * the lock.
+ * change: not before, so that an idle transaction keeps nobody waiting; and
+ * not later, so that whoever commits with a lower token meets either the new
+ * mark or the lock.
  *
  *-------------------------------------------------------------------------
  */

@@ -13,9 +13,9 @@
 #include "utils/relcache.h"
 
 /*
- * Both delete below the executor, whatever snapshot the transaction has, and wait
- * for nobody: what another transaction is deleting is left to it.  rel is open in
- * RowExclusiveLock; the caller has checked who asks.
+ * Both delete below the executor, whatever snapshot the transaction has, and
+ * wait for nobody: what another transaction is deleting is left to it.  rel
+ * is open in RowExclusiveLock; the caller has checked who asks.
  */
 
 /*

@@ -19,10 +19,10 @@
  * one afterwards revives nothing.
  *
  * Locking: the table's lock, shared to look, to renew and to find a renewal
- * spent, exclusive for all else.  So nothing can happen to a state between the test of a
- * renewal and its raise, and two renewals only compete to raise.  The clock
- * is read under the lock.  Names are hashed without the epoch: the places of
- * one election share a chain.
+ * spent, exclusive for all else.  So nothing can happen to a state between
+ * the test of a renewal and its raise, and two renewals only compete to
+ * raise.  The clock is read under the lock.  Names are hashed without the
+ * epoch: the places of one election share a chain.
  *
  *-------------------------------------------------------------------------
  */
@@ -332,8 +332,8 @@ has_run_out(LePlace *place, int64 now, bool ask_sessions)
 /*
  * Frees every place that has run out, in all databases.  The lock is held in
  * exclusive mode; asking for sessions takes locks of the lock manager inside
- * it, whose holders never ask for ours.  As every renewal has to wait meanwhile,
- * that is not done for each bid that finds no room.
+ * it, whose holders never ask for ours.  As every renewal has to wait
+ * meanwhile, that is not done for each bid that finds no room.
  */
 static void
 sweep(void)

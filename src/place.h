@@ -48,10 +48,10 @@ extern void le_place_peek(const LeKey *key, LePlaceInfo *info);
 extern bool le_place_look_live(LeKey *key, LePlaceInfo *info);
 
 /*
- * Raises the deadline of an open, confirmed place that has not run out to
- * one TTL from now, or from when standbys last vouched for this server; that
- * of a session term for its own session only, while that has its lock.  True if the term is led after it; info is what was found
- * then.
+ * Raises the deadline of an open, confirmed place that has not run out to one
+ * TTL from now, or from when standbys last vouched for this server; that of a
+ * session term for its own session only, while that has its lock.  True if
+ * the term is led after it; info is what was found then.
  */
 extern bool le_place_renew(const LeKey *key, LePlaceInfo *info);
 

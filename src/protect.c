@@ -4,16 +4,17 @@
  *	  leader_protect() and leader_unprotect(): install and remove fences.
  *
  * A fence is one or two triggers with leader_fence_check(): a statement
- * trigger for everything, or a row trigger and a statement trigger for TRUNCATE.
- * By row is protected whatever the rows of a table say by which token, and
- * whatever can be written through another table: the server clones row triggers
- * to partitions, and fires those of a child for a statement that names its
- * parent.  So every table below a protected one is protected by row, with the
- * same arguments; cover.c keeps it so.  The names of the triggers sort behind
- * what people write.
+ * trigger for everything, or a row trigger and a statement trigger for
+ * TRUNCATE. By row is protected whatever the rows of a table say by which
+ * token, and whatever can be written through another table: the server clones
+ * row triggers to partitions, and fires those of a child for a statement that
+ * names its parent.  So every table below a protected one is protected by
+ * row, with the same arguments; cover.c keeps it so.  The names of the
+ * triggers sort behind what people write.
  *
- * The triggers are made and dropped as the commands for it do, as the caller: it
- * needs the rights of the table's owner, and gets dependencies and dump for free.
+ * The triggers are made and dropped as the commands for it do, as the caller:
+ * it needs the rights of the table's owner, and gets dependencies and dump
+ * for free.
  *
  * Tables are locked from the top downwards.
  *
@@ -21,9 +22,9 @@
  */
 #include "postgres.h"
 
-#include "access/relation.h"
 #include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/catalog.h"
@@ -31,11 +32,11 @@
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
-#include "nodes/makefuncs.h"
 #include "miscadmin.h"
-#include "catalog/pg_proc.h"
+#include "nodes/makefuncs.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -267,9 +268,10 @@ require_owner(Oid relid)
 }
 
 /*
- * The caller's own table, locked at once as the commands to come will lock it: to
- * raise the lock later could be a deadlock.  Whose it is is asked before, as
- * nobody may so much as queue for a lock on another's, and again after.
+ * The caller's own table, locked at once as the commands to come will lock
+ * it: to raise the lock later could be a deadlock.  Whose it is is asked
+ * before, as nobody may so much as queue for a lock on another's, and again
+ * after.
  */
 static Relation
 open_table(FunctionCallInfo fcinfo, LOCKMODE mode)
@@ -425,8 +427,8 @@ unprotect_table(Oid relid, Oid function)
 }
 
 /*
- * A table that is also below another protected one stays protected, with what is
- * below it.  Parents need not stand before their children in the list.
+ * A table that is also below another protected one stays protected, with what
+ * is below it.  Parents need not stand before their children in the list.
  */
 static void
 unprotect_tree(List *tree, Oid function)

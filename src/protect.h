@@ -36,9 +36,9 @@ extern bool le_protection_read(Relation rel, Oid function,
 							   LeProtection *protection);
 
 /*
- * Makes those triggers that a table lacks, as the current user, and locks it in
- * ShareRowExclusiveLock.  Error 55000 if it has others, and several if it cannot
- * be protected so.
+ * Makes those triggers that a table lacks, as the current user, and locks it
+ * in ShareRowExclusiveLock.  Error 55000 if it has others, and several if it
+ * cannot be protected so.
  */
 extern void le_protection_install(Oid relid, const LeProtection *protection,
 								  Oid function);

@@ -3,10 +3,10 @@
  * protected.c
  *	  The rows behind the view leader_protected.
  *
- * Every table that has a fence is listed, partitions and children too.  A fence
- * is in force if every way to write the table and what is below it meets an
- * enabled trigger that can judge it.  Problems are told in words, first those of
- * the table itself.
+ * Every table that has a fence is listed, partitions and children too.  A
+ * fence is in force if every way to write the table and what is below it
+ * meets an enabled trigger that can judge it.  Problems are told in words,
+ * first those of the table itself.
  *
  * Nobody is waited for: who watches must not hang behind an ALTER TABLE.
  *

@@ -32,6 +32,7 @@
 #include "storage/lock.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -224,6 +225,22 @@ holder_pid(const LOCKTAG *tag)
 	return 0;
 }
 
+/*
+ * Takes the lock until the end of the (sub)transaction, whichever portal runs.
+ * Not as the leader has it, or the next operator would end us for it.
+ */
+static bool
+take_over(const LOCKTAG *tag)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	LockAcquireResult result;
+
+	CurrentResourceOwner = CurTransactionResourceOwner;
+	result = LockAcquire(tag, ShareRowExclusiveLock, false, true);
+	CurrentResourceOwner = owner;
+	return result != LOCKACQUIRE_NOT_AVAIL;
+}
+
 bool
 le_session_end(const LeKey *key, int64 until)
 {
@@ -233,8 +250,7 @@ le_session_end(const LeKey *key, int64 until)
 
 	if (wait_event == 0)
 		wait_event = le_wait_event_new("LeaderElectionDepose");
-	/* Not as the leader has it, or the next operator would end us for it. */
-	while (LockAcquire(&tag, ShareRowExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	while (!take_over(&tag))
 	{
 		int			pid;
 

@@ -35,9 +35,9 @@ extern bool le_session_alive(const LeKey *key);
 extern bool le_session_alive_in(Oid database, int64 epoch);
 
 /*
- * Ends the session that holds the term's lock, if any does, and takes the lock
- * until the end of the transaction.  False if that took longer than "until".  That
- * cannot be undone, whatever becomes of the transaction.
+ * Ends the session that holds the term's lock, if any does, and takes the
+ * lock until the end of the transaction.  False if that took longer than
+ * "until".  That cannot be undone, whatever becomes of the transaction.
  */
 extern bool le_session_end(const LeKey *key, int64 until);
 

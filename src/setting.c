@@ -9,8 +9,8 @@
  * string presents nothing: PostgreSQL leaves it behind after SET LOCAL.
  *
  * The parsed form is one block of memory, as the GUC machinery frees it by
- * one call: a count, then for each token its epoch and the name, in the order of
- * the names.
+ * one call: a count, then for each token its epoch and the name, in the order
+ * of the names.
  *
  *-------------------------------------------------------------------------
  */

@@ -27,8 +27,8 @@ typedef enum LePlaceState
 } LePlaceState;
 
 /*
- * The place of a term.  All but what is atomic changes under the table's lock in
- * exclusive mode only.
+ * The place of a term.  All but what is atomic changes under the table's lock
+ * in exclusive mode only.
  */
 typedef struct LePlace
 {

@@ -7,9 +7,9 @@
  * error that a rejection ends in, and the end of a term.  They do not survive
  * the server.
  *
- * Locking: a lock of its own, within no other.  Slots are found under it in shared mode and made
- * or freed in exclusive mode; counters are atomic, and so is the ring of
- * periods, of which an hour has twenty.
+ * Locking: a lock of its own, within no other.  Slots are found under it in
+ * shared mode and made or freed in exclusive mode; counters are atomic, and
+ * so is the ring of periods, of which an hour has twenty.
  *
  *-------------------------------------------------------------------------
  */

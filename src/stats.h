@@ -38,8 +38,8 @@ typedef struct LeStatsInfo
 
 /*
  * The slot in which an election's events are counted, made if there is none
- * yet; -1 if there is no room.  Not for names that are not elections, or anybody
- * could use up the room.  Valid until the election is dropped.
+ * yet; -1 if there is no room.  Not for names that are not elections, or
+ * anybody could use up the room.  Valid until the election is dropped.
  */
 extern int	le_stats_slot(Oid rel, const char *election);
 
@@ -59,8 +59,8 @@ extern void le_stats_forget(Oid rel, const char *election);
 extern void le_stats_reset(Oid rel, const char *election);
 
 /*
- * Gives back the room of everything in this database that does not belong to that
- * table of elections: the extension was dropped and created again.
+ * Gives back the room of everything in this database that does not belong to
+ * that table of elections: the extension was dropped and created again.
  */
 extern void le_stats_keep_only(Oid rel);
 

@@ -8,10 +8,10 @@
  * here, and wherever else it is presented.
  *
  * A session that leads without a TTL passes the fence by its own lock, and
- * reads no row.  So it is ended first, and its term's lock taken over, before the
- * row is changed: no commit of that session can slip through.  Meanwhile the
- * election is locked in ShareUpdateExclusiveLock, which keeps candidates from a
- * takeover, and nobody from committing.
+ * reads no row.  So it is ended first, and its term's lock taken over, before
+ * the row is changed: no commit of that session can slip through.  Meanwhile
+ * the election is locked in ShareUpdateExclusiveLock, which keeps candidates
+ * from a takeover, and nobody from committing.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,6 @@
 #include "arguments.h"
 #include "change.h"
 #include "clock.h"
-#include "config.h"
 #include "election.h"
 #include "epoch.h"
 #include "history.h"

@@ -10,19 +10,12 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/skey.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/pg_collation.h"
-#include "catalog/pg_type.h"
-#include "executor/executor.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
-#include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 

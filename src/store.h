@@ -32,8 +32,8 @@ typedef struct LeElection
 } LeElection;
 
 /*
- * Is the row's epoch somebody's token: of a term that was not ended, or the mark
- * of an external election?
+ * Is the row's epoch somebody's token: of a term that was not ended, or the
+ * mark of an external election?
  */
 extern bool le_election_is_led(const LeElection *row);
 

@@ -15,9 +15,9 @@
  * ExclusiveLock, and stayed current until then.  One that this session leads
  * by, without a TTL, is current while it holds the term's lock.
  *
- * An election whose tokens come from elsewhere has no holder: the highest token
- * that was committed is current, and a higher one raises the mark at commit, see
- * external.c.
+ * An election whose tokens come from elsewhere has no holder: the highest
+ * token that was committed is current, and a higher one raises the mark at
+ * commit, see external.c.
  *
  * List and table live in TopTransactionContext; a token belongs to the nesting
  * level that first used it.
@@ -455,8 +455,8 @@ all_validated(void)
 }
 
 /*
- * One lock instead of very many.  Who also raises a mark changes an election, so
- * two of that kind exclude each other.
+ * One lock instead of very many.  Who also raises a mark changes an election,
+ * so two of that kind exclude each other.
  */
 static void
 lock_all(int64 until)

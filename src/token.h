@@ -12,8 +12,8 @@
 
 /*
  * Makes the transaction depend on a token: error LE001 or LE003 now if it is
- * not current, or at commit if it is no longer.  Was it brought by a setting, and
- * not by the statement itself?
+ * not current, or at commit if it is no longer.  Was it brought by a setting,
+ * and not by the statement itself?
  */
 extern void le_token_use(const LeKey *key, bool from_setting);
 
