@@ -176,7 +176,7 @@ copy_nothing(LePlaceInfo *info)
 	info->now = le_clock_now();
 	info->state = LE_PLACE_FREE;
 	info->confirmed = le_standby_has(has_begun(table) ? table->start_lsn :
-								   le_standby_log_end());
+									 le_standby_log_end());
 }
 
 /* What there is of a term; the caller holds the lock, and releases it here. */

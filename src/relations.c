@@ -126,8 +126,8 @@ le_relations(FunctionCallInfo fcinfo)
 
 	/*
 	 * The lookups take in invalidations, and a mixture must not be kept.  A
-	 * server that discards its caches all the time has one at each lookup: then
-	 * nothing is kept.
+	 * server that discards its caches all the time has one at each lookup:
+	 * then nothing is kept.
 	 */
 	for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++)
 	{

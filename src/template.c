@@ -81,7 +81,7 @@ parse_column(const char **p)
 	else
 	{
 		while (is_identifier_char(**p))
-			++*p;
+			(*p)++;
 		name = downcase_truncate_identifier(start, *p - start, false);
 	}
 	if (name == NULL || *name == '\0' || **p != '}')
@@ -104,7 +104,7 @@ parse_piece(const char **p)
 		{
 			if ((*p)[0] != (*p)[1])
 				break;
-			++*p;
+			(*p)++;
 		}
 		appendStringInfoChar(&literal, **p);
 	}
