@@ -162,8 +162,12 @@ draw(const LeRelations *relations, int64 row_epoch)
 		there.timeline != here.timeline)
 		set_sequence(relations->identity,
 					 ((int64) here.server << 32) | here.timeline);
+
+	/* Time is counted once, also if the clock goes to and fro. */
 	if (epoch == share && there.timeline <= here.timeline)
 		now = 0;
+	else
+		now = Max(now, drawn_at);
 	if (now != drawn_at)
 		set_sequence(relations->drawn_at, now);
 	set_sequence(relations->epoch, epoch);
