@@ -15,7 +15,8 @@
 #		lead (is leader), ep, x (expires_in in seconds, null: no limit), xid (of
 #		the transaction, if it had one), locks (kept by a losing bid), val
 #		(what a function returned).  Without a "ret" the outcome is unknown.
-#	gone	from t on the connection ses may have ended (written before it is ended)
+#	gone	from t on the connection ses, or all of c, may have ended (written
+#		before that is done)
 #	restart	from t on the server srv may have lost its memory; its next incarnation
 #		looks at nothing before t1
 #	branch	srv is to take over from the server "parent" at t: mode is "sync" (it has
@@ -42,9 +43,6 @@ use List::Util qw(max min);
 # Intervals are told in whole microseconds.
 my $precision = 0.001;
 my $never = 9**9**9;
-
-# Tables whose rows are judged: the fenced ones, and the one that is not.
-my %fenced = map { $_ => 1 } qw(w_fence w_set w_col w_session);
 
 sub read_history
 {
@@ -141,7 +139,7 @@ sub arrange
 			$self->{op}->{ $e->{id} } = $op;
 			push @{ $self->{ops} }, $op;
 		}
-		elsif ($k eq 'gone') { push @{ $self->{gone}->{ $e->{ses} } }, $e->{t}; }
+		elsif ($k eq 'gone') { push @{ $self->{gone}->{ $e->{ses} // $e->{c} } }, $e->{t}; }
 		elsif ($k eq 'restart') { push @{ $self->{restart} }, $e; }
 		elsif ($k eq 'branch') { $self->{branch}->{ $e->{srv} } = $e; }
 		elsif ($k eq 'fault') { push @{ $self->{fault} }, $e; }
@@ -155,6 +153,7 @@ sub arrange
 		if ($e->{k} eq 'told')
 		{
 			$self->{op}->{ $e->{id} }->{told} = $e;
+			$self->{op}->{ $e->{id} }->{xid} = $e->{xid} if defined $e->{xid};
 		}
 		elsif ($e->{k} eq 'ret')
 		{
@@ -224,8 +223,7 @@ sub lsn_of
 	my ($self, $srv, $op) = @_;
 	my $xid = $op->{xid} // return;
 	my $branches = $self->branches_between($op->{srv}, $srv) or return;
-	my $lsn = $self->{commit}->{ $op->{srv} }->{$xid} // $self->{commit}->{$srv}->{$xid}
-	  // return;
+	my $lsn = $self->{commit}->{ $op->{srv} }->{$xid} // return;
 
 	foreach my $branch (@$branches)
 	{
@@ -324,11 +322,14 @@ sub find_ends
 	{
 		my @ends = @{ $released{ $term->{el} }{ $term->{ep} } // [] };
 
-		push @ends, grep { $_->{t1} >= $term->{t0} } @{ $deposed{ $term->{el} } // [] };
+		# The number that it answered is higher than that of the term it ended.
+		push @ends, grep { $_->{t1} >= $term->{t0} && ($_->{val} // $never) > $term->{ep} }
+		  @{ $deposed{ $term->{el} } // [] };
 		if ($term->{kind} eq 'session')
 		{
 			push @ends, map { { t0 => $_, t1 => $never, out => 'unknown' } }
-			  grep { $_ >= $term->{t0} } @{ $self->{gone}->{ $term->{ses} // '' } // [] },
+			  grep { $_ >= $term->{t0} }
+			  (map { @{ $self->{gone}->{$_} // [] } } $term->{ses} // '', $term->{c}),
 			  map { $_->{t} } @{ $self->{restart} };
 			push @ends, map { { t0 => $_->{t0}, t1 => $never, out => 'unknown' } }
 			  grep { $_->{t1} >= $term->{t0} } @sessions_deposed;
@@ -437,7 +438,7 @@ sub check_commits
 	{
 		push @{ $steps{ $row->{tab} eq 'control' ? 'control' : 'fenced' }{ $row->{el} } },
 		  { lsn => $row->{lsn}, rank => 1, row => $row, ep => $row->{ep} }
-		  if $fenced{ $row->{tab} } || $row->{tab} eq 'control';
+		  if $row->{tab} =~ /^(?:w_|control$)/;
 	}
 	foreach my $op (@{ $self->{ops} })
 	{

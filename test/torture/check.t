@@ -171,6 +171,8 @@ is_good('after a depose', grant(1, 1.1, 'a', 10), op(1.2, 1.3, 'x', 'depose', va
 	grant(1.4, 1.5, 'b', 13));
 is_bad('P4', 'before the depose', grant(1, 1.1, 'a', 10), grant(1.2, 1.3, 'b', 11),
 	op(1.4, 1.5, 'x', 'depose', val => 12));
+is_good('a term that began while the one before it was deposed',
+	op(1.2, 1.5, 'x', 'depose', val => 12), grant(1.3, 1.6, 'b', 13), renew(1.7, 1.8, 'b', 13));
 is_good('a term in a transaction that failed binds nobody',
 	grant(1, 1.1, 'a', 10, out => 'refused'), grant(1.2, 1.3, 'b', 11));
 is_bad('P4', 'a session that goes on', grant(1, 1.1, 'a', 10, kind => 'session', x => undef),
