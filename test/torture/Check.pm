@@ -18,7 +18,7 @@
 #	gone	from t on the connection ses, or all of c, may have ended (written
 #		before that is done)
 #	restart	from t on the server srv may have lost its memory; its next incarnation
-#		looks at nothing before t1
+#		looks at nothing before t1, and who connects after t2 (or t1) has it
 #	branch	srv is to take over from the server "parent" at t: mode is "sync" (it has
 #		all that was acknowledged) or "lag" (it has what was acknowledged before
 #		"caught", and what lies before lsn)
@@ -28,7 +28,7 @@
 #		end of its commit in the log)
 #	term	in the end, srv's leader_term has: el, ep, leader, ended, reason
 #	commit	srv committed the transaction xid at lsn
-#	end	srv's rows, terms and commits were all written out
+#	end	srv's rows, terms and commits were all written out, as of t or later
 #
 # Rows, terms and commits of a server include those of the servers before it.
 # An unknown outcome may have happened or not; nothing here depends on which.
@@ -146,7 +146,7 @@ sub arrange
 		elsif ($k eq 'row') { push @{ $self->{row}->{ $e->{srv} } }, $e; }
 		elsif ($k eq 'term') { push @{ $self->{history}->{ $e->{srv} } }, $e; }
 		elsif ($k eq 'commit') { $self->{commit}->{ $e->{srv} }->{ $e->{xid} } = $e->{lsn}; }
-		elsif ($k eq 'end') { $self->{ended}->{ $e->{srv} } = 1; }
+		elsif ($k eq 'end') { $self->{ended}->{ $e->{srv} } = $e->{t} // $never; }
 	}
 	foreach my $e (@$events)
 	{
@@ -210,6 +210,7 @@ sub must_have
 	my ($self, $srv, $op) = @_;
 	my $branches = $self->branches_between($op->{srv}, $srv) or return 0;
 
+	return 0 if $op->{t1} > $self->{ended}->{$srv};
 	foreach my $branch (@$branches)
 	{
 		return 0 if $branch->{mode} eq 'lag' && $op->{t1} > $branch->{caught};
@@ -513,6 +514,8 @@ sub binds
 	my ($self, $term, $tell, $srv) = @_;
 	my $branches = $self->branches_between($tell->{srv}, $srv) // return 0;
 
+	# Connections do not outlive the server: its successor knows of none.
+	return 0 if @$branches && $term->{kind} eq 'session';
 	foreach my $branch (@$branches)
 	{
 		next if $branch->{mode} eq 'sync';
@@ -645,13 +648,20 @@ sub check_restarts
 	my ($self) = @_;
 	my %by_server;
 
-	push @{ $by_server{ $_->{srv} } }, $_ foreach @{ $self->{ops} };
+	# A connection is to the server as it was when it first answered there.
+	my %first_use;
+	foreach my $op (@{ $self->{ops} })
+	{
+		push @{ $by_server{ $op->{srv} } }, $op;
+		$first_use{ $op->{ses} } //= $op->{t0};
+	}
 	my @restarts = @{ $self->{restart} };
 	push @restarts, map { { srv => $_->{srv}, t => $_->{t}, t1 => $_->{t}, branch => $_ } }
 	  values %{ $self->{branch} };
 	foreach my $restart (@restarts)
 	{
 		my $looked = $restart->{t1};
+		my $since = $restart->{t2} // $looked;
 		my ($first) = grep { $_->{t0} >= $looked } @{ $by_server{ $restart->{srv} } // [] };
 		$looked = $first->{t0} if $first;
 
@@ -672,7 +682,8 @@ sub check_restarts
 			foreach my $next ($self->terms($term->{el}))
 			{
 				next unless $next->{srv} eq $restart->{srv} && $next->{ep} > $term->{ep};
-				next unless $next->{op}->{out} eq 'ok' && $next->{t0} >= $restart->{t};
+				next unless $next->{op}->{out} eq 'ok' && $next->{t0} >= $since
+				  && $first_use{ $next->{op}->{ses} } >= $since;
 				my $granted = $next->{op}->{t1};
 				next if $granted >= $least - $precision;
 				next if grep { $_->{t0} <= $granted } @{ $term->{ends} };
@@ -685,7 +696,7 @@ sub check_restarts
 			{
 				next unless $op->{op} eq 'renew' && $op->{out} eq 'ok' && !$op->{lead};
 				next unless $op->{srv} eq $restart->{srv} && !$op->{sync};
-				next unless $op->{t0} >= $restart->{t} && $op->{t1} < $least - $precision;
+				next unless $first_use{ $op->{ses} } >= $since && $op->{t1} < $least - $precision;
 				next if grep { $_->{t0} <= $op->{t1} } @{ $term->{ends} };
 				$self->violation('P5',
 					"$term->{el}: epoch $term->{ep} could not be renewed within a TTL after a restart",

@@ -208,14 +208,22 @@ is_good('after a TTL', grant(1, 1.1, 'a', 10), $restart,
 	op(5.1, 5.2, 'b', 'acquire', lead => undef), grant(6, 6.1, 'b', 11));
 is_bad('P5', 'a TTL counts from the first look', grant(1, 1.1, 'a', 10), $restart,
 	op(5.9, 5.95, 'b', 'acquire', lead => undef), grant(6, 6.1, 'b', 11));
+is_good('nor was it yet when somebody who had been connected took a lease',
+	grant(1, 1.1, 'a', 10), op(1.2, 1.3, 'b', 'acquire', lead => undef),
+	{ k => 'restart', srv => 'n1', t => 1.5, t1 => 1.5, t2 => 1.6 }, grant(2.1, 2.2, 'b', 11));
+is_bad('P5', 'somebody who had not been',
+	grant(1, 1.1, 'a', 10), op(1.2, 1.3, 'b', 'acquire', lead => undef),
+	{ k => 'restart', srv => 'n1', t => 1.5, t1 => 1.5, t2 => 1.6 },
+	op(1.9, 1.95, 'b', 'acquire', lead => undef, ses => 'b/2'),
+	grant(2.1, 2.2, 'b', 11, ses => 'b/2'));
 is_good('a lease that had run out may be taken', grant(0.1, 0.2, 'a', 10), $restart,
 	grant(5.1, 5.2, 'b', 11));
 is_good('a term that was released may be', grant(1, 1.1, 'a', 10), release(1.2, 1.3, 'a', 10),
 	$restart, grant(5.1, 5.2, 'b', 11));
 is_bad('P5', 'the holder cannot go on', grant(1, 1.1, 'a', 10), $restart,
-	op(5.1, 5.2, 'a', 'renew', ep => 10, lead => 0));
+	op(5.1, 5.2, 'a', 'renew', ep => 10, lead => 0, ses => 'a/2'));
 is_good('but must not be late', grant(1, 1.1, 'a', 10), $restart,
-	op(5.1, 6.2, 'a', 'renew', ep => 10, lead => 0));
+	op(5.1, 6.2, 'a', 'renew', ep => 10, lead => 0, ses => 'a/2'));
 is_bad('P4 P5', 'a takeover right after a promotion', grant(4, 4.5, 'a', 10, x => 10, ttl => 10),
 	lag(), grant(11, 12, 'b', 1000, srv => 'n2'));
 is_good('of a term that the standby had not received', grant(6, 6.5, 'a', 10, x => 10, ttl => 10),
