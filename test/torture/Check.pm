@@ -11,6 +11,7 @@
 #		tab (the table written), kind (lease|session), ttl
 #	told	within an operation that goes on, an acquired epoch was told: id, t0, t,
 #		ep, x, xid
+#	passed	at t the fence had let a write pass, whose transaction goes on: id
 #	ret	it ended: id, t, out (ok|refused|unknown), st (SQLSTATE), and the answer:
 #		lead (is leader), ep, x (expires_in in seconds, null: no limit), xid (of
 #		the transaction, if it had one), locks (kept by a losing bid), val
@@ -80,6 +81,7 @@ sub check
 	$self->check_order_of_grants;
 	$self->check_commits($_) foreach sort keys %{ $self->{ended} };
 	$self->check_takeovers;
+	$self->count_open;
 	$self->check_restarts;
 	$self->check_losing_bids;
 	$self->check_acknowledged($_) foreach sort keys %{ $self->{ended} };
@@ -155,6 +157,7 @@ sub arrange
 			$self->{op}->{ $e->{id} }->{told} = $e;
 			$self->{op}->{ $e->{id} }->{xid} = $e->{xid} if defined $e->{xid};
 		}
+		elsif ($e->{k} eq 'passed') { $self->{op}->{ $e->{id} }->{passed} = $e->{t}; }
 		elsif ($e->{k} eq 'ret')
 		{
 			my $op = $self->{op}->{ $e->{id} } or die "no operation $e->{id}";
@@ -500,6 +503,29 @@ sub check_commits
 				  if defined $step->{ep} && (!$newest || $step->{ep} > $newest->{ep});
 			}
 		}
+	}
+	return;
+}
+
+#
+# P3: no takeover is known to have waited, as everything may be slow; but those
+# are counted that did not wait for a fenced transaction that stayed open.
+#
+
+sub count_open
+{
+	my ($self) = @_;
+	my %grants;
+
+	push @{ $grants{ $_->{el} }{ $_->{srv} } }, $_->{op} foreach $self->terms;
+	$self->count('takeovers past an open transaction', 0);
+	foreach my $op (@{ $self->{ops} })
+	{
+		next unless defined $op->{passed} && $op->{t1} < $never;
+		$self->count('takeovers past an open transaction')
+		  if grep { $_->{out} eq 'ok' && $_->{t0} > $op->{passed} && $_->{t1} < $op->{t1}
+			  && ($_->{answer} // ($_->{told} // {})->{ep} // 0) > $op->{ep} }
+		  @{ $grants{ $op->{el} }{ $op->{srv} } // [] };
 	}
 	return;
 }

@@ -291,6 +291,7 @@ is_bad('history', 'a lease ended with a session', grant(1, 2, 'a', 10), commit(1
 	is($checked->{counts}->{'control violations'}, 1, 'and is counted');
 	is($checked->{counts}->{takeovers}, 1, 'so are takeovers');
 	is($checked->{counts}->{'stale attempts'}, 1, 'and stale attempts');
+	is($checked->{counts}->{'takeovers past an open transaction'}, 0, 'this one waited for nobody');
 	is_deeply($checked->{faults},
 		{
 			pause => { tried => 1, confirmed => 1, rejections => 1 },
@@ -298,6 +299,18 @@ is_bad('history', 'a lease ended with a session', grant(1, 2, 'a', 10), commit(1
 		'and rejections, by faults that were seen');
 	is_deeply([ $checked->vacuous(takeovers => 1) ], [], 'enough');
 	is_deeply([ $checked->vacuous(takeovers => 2) ], ['only 1 takeovers, not 2'], 'not enough');
+}
+
+foreach my $case ([ 2.5, 1, 'which stayed open' ], [ 3.5, 0, 'which began later' ])
+{
+	my ($passed, $count, $name) = @$case;
+	my $checked = Check::check([
+			grant(1, 2, 'a', 10), grant(3, 4, 'b', 11),
+			wrote(2.1, 6, 'a', 10, undef, out => 'refused', st => 'LE001', id => 'open'),
+			{ k => 'passed', id => 'open', t => $passed } ]);
+
+	is($checked->{counts}->{'takeovers past an open transaction'},
+		$count, "a takeover past a fenced transaction $name");
 }
 
 done_testing();
