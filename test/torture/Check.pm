@@ -24,7 +24,8 @@
 #		all that was acknowledged) or "lag" (it has what was acknowledged before
 #		"caught", and what lies before lsn)
 #	sync	srv waited for a standby from t0 to t1, which makes terms unconfirmed
-#	fault	kind, t0, t1, confirmed (was it seen to happen?)
+#	fault	kind, t0, t1, confirmed (was it seen to happen?), slot (of the client
+#		that it hit)
 #	row	in the end, srv has a row in tab: id (of the operation), el, ep, lsn (the
 #		end of its commit in the log)
 #	term	in the end, srv's leader_term has: el, ep, leader, ended, reason
@@ -1009,9 +1010,12 @@ sub count_faults
 		next unless $fault->{confirmed};
 		$of->{confirmed}++;
 		$self->count('faults');
-		$of->{rejections} += grep {
+		my @meanwhile = grep {
 			$_->{t1} >= $fault->{t0} && $_->{t1} <= $fault->{t1} + ($fault->{after} // 1)
 		} @rejections;
+		$of->{rejections} += @meanwhile;
+		$of->{own} += grep { $_->{c} =~ /^c$fault->{slot}\./ } @meanwhile
+		  if defined $fault->{slot};
 	}
 	return;
 }
