@@ -5,6 +5,8 @@
 #	make demo		the same preparation, then the demonstration
 #	make installcheck	regress, isolation and TAP against what is installed
 #	make mutants		show that the tests notice broken promises
+#	make torture		do harm to servers and clients for two minutes, or DURATION=1h
+#	make torture-mutants	show that it notices broken promises
 #	make indent		lay out the C sources as pgindent does
 #	make typedefs		after new types: renew typedefs.list, which indent reads
 #
@@ -186,6 +188,14 @@ demo:
 mutants:
 	@$(here)test/run mutants
 
+# What is set on the command line of make reaches the script.
+torture:
+	@$(if $(DURATION),DURATION='$(DURATION)') $(if $(SEED),SEED='$(SEED)') \
+		$(if $(FAULTS),FAULTS='$(FAULTS)') $(here)test/run torture
+
+torture-mutants:
+	@$(here)test/run torture-mutants
+
 # The layout is pgindent's.  Debian ships the program under it, pg_bsd_indent,
 # with the server's client programs from PostgreSQL 17 on; the options are those
 # of pgindent, and so is what is done before (a comment that starts with dashes
@@ -217,4 +227,4 @@ typedefs: $(OBJS)
 	LC_ALL=C comm -12 - $(here)typedefs.new >$(here)typedefs.list
 	@rm -f $(here)typedefs.new
 
-.PHONY: test demo mutants indent typedefs
+.PHONY: test demo mutants torture torture-mutants indent typedefs
