@@ -85,6 +85,9 @@ sub answered
 			# The catalogs are read, so that this writes no hints later.
 			value($dbh, 'SELECT count(*) FROM leader_status');
 			$dbh->do(q{EXPLAIN SELECT leader_renew('one', 1)});
+			value($dbh, 'SELECT (NULL::leader_answer).epoch');
+			# Not before it counts as a synchronous one is its answer noted.
+			$dbh->do(q{SELECT pg_logical_emit_message(true, 'probe', '')});
 			$primary->wait_for_catchup($standby, 'flush', $primary->lsn('flush'));
 			freeze(wal_receiver($standby));
 			wal_unflushed($dbh) == 0 && value($dbh,
