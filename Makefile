@@ -4,6 +4,7 @@
 #	make test		install from the distribution what is missing, build, run every test
 #	make demo		the same preparation, then the demonstration
 #	make installcheck	regress, isolation and TAP against what is installed
+#	make model		search the model of the rules for broken promises
 #	make mutants		show that the tests notice broken promises
 #	make indent		lay out the C sources as pgindent does
 #	make typedefs		after new types: renew typedefs.list, which indent reads
@@ -183,6 +184,9 @@ test:
 demo:
 	@$(here)demo/run
 
+model:
+	@$(here)test/run model
+
 mutants:
 	@$(here)test/run mutants
 
@@ -217,4 +221,4 @@ typedefs: $(OBJS)
 	LC_ALL=C comm -12 - $(here)typedefs.new >$(here)typedefs.list
 	@rm -f $(here)typedefs.new
 
-.PHONY: test demo mutants indent typedefs
+.PHONY: test demo model mutants indent typedefs
