@@ -4,6 +4,7 @@
 #	make test		install from the distribution what is missing, build, run every test
 #	make demo		the same preparation, then the demonstration
 #	make installcheck	regress, isolation and TAP against what is installed
+#	make model		search the model of the rules for broken promises
 #	make mutants		show that the tests notice broken promises
 #	make torture		do harm to servers and clients for two minutes, or DURATION=1h
 #	make torture-mutants	show that it notices broken promises
@@ -185,6 +186,9 @@ test:
 demo:
 	@$(here)demo/run
 
+model:
+	@$(here)test/run model
+
 mutants:
 	@$(here)test/run mutants
 
@@ -227,4 +231,4 @@ typedefs: $(OBJS)
 	LC_ALL=C comm -12 - $(here)typedefs.new >$(here)typedefs.list
 	@rm -f $(here)typedefs.new
 
-.PHONY: test demo mutants torture torture-mutants indent typedefs
+.PHONY: test demo model mutants torture torture-mutants indent typedefs
