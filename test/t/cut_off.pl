@@ -229,6 +229,7 @@ foreach my $way (@ways)
 		ok(!query_done($again->{dbh}), "$restarted: who bids waits for a standby");
 	}
 	thaw();
+	check_tables($standby, 'the promoted standby');
 	$primary->stop('immediate');
 	$standby->stop('immediate');
 }

@@ -109,6 +109,7 @@ foreach my $ahead (5, 600)
 	$dbh->do('CREATE EXTENSION leader_election');
 	higher(draw($dbh), $epoch,
 		"after a promotion, DROP EXTENSION, a restart and CREATE EXTENSION ($ahead)");
+	check_tables($standby, "clock behind by $ahead");
 	$standby->stop;
 }
 

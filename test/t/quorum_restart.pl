@@ -138,6 +138,7 @@ sub answered
 	nobody_leads($case);
 	rewrite_conf($standby, synchronous_standby_names => "''");
 	answered("$case, no standby wanted");
+	check_tables($standby, $case);
 }
 
 done_testing();

@@ -328,6 +328,7 @@ sub restore_dump
 	draw_some($history, connect_to($copy, 'more'), "$case, restored from the snapshot");
 	$dbh = begin_timeline($copy);
 	draw_some($history, connect_to($copy, 'more'), "$case, and promoted");
+	check_tables($copy, $case, 'more');
 	$copy->stop;
 }
 

@@ -199,5 +199,6 @@ foreach my $case ('kept', 'with a standby', sort keys %epoch)
 is( value($dbh, 'SELECT epoch FROM leader_status WHERE election = ?', $_),
 	$epoch{$_}, "P7: $_: with its epoch")
   for sort keys %epoch;
+check_tables($standby, 'after the failover');
 
 done_testing();
