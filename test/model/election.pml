@@ -3,9 +3,10 @@
  * spin searches exhaustively for a broken promise.
  *
  * One election, two candidates, small bounds.  Every step below is one that the
- * server takes without being disturbed; between any two of them everybody else
- * may go on for as long as the bounds allow, so every pause of a client or of a
- * backend is in it.  The functions of src/ that a step stands for are named with
+ * server takes without being disturbed, or several under a lock whose order with
+ * the steps of others makes no difference; between any two of them everybody
+ * else may go on for as long as the bounds allow, so every pause of a client or
+ * of a backend is in it.  The functions of src/ that a step stands for are named with
  * it.  test/model/run has the list of configurations and of mutations: each
  * mutation leaves out one rule, and must be caught by the promise that names it.
  *
@@ -123,7 +124,7 @@ byte first = NEVER;				/* bid or renewal since the server's start */
 byte inherited;					/* the term that was held then */
 
 /* Scratch, used within a step only */
-hidden byte i, j;
+hidden byte i;
 
 /*
  * find() in place.c: i becomes the place of a term, or 2.
@@ -483,7 +484,11 @@ end_loser:
 	 */
 	if
 	:: d_step {
+#ifdef M_NO_WAIT_FOR_COMMITS
+			x_lock == 0 -> x_lock = me;
+#else
 			x_lock == 0 && rs_locks == 0 -> x_lock = me;
+#endif
 			found = 1;
 			if
 			:: holder != 0 ->
@@ -523,7 +528,7 @@ end_loser:
 	fi;
 	if
 	:: found
-	:: else -> goto bid_undone
+	:: else -> atomic { unlock(me) }; goto bid_done
 	fi;
 	if
 	:: true								/* the commit tells the epoch */
@@ -543,6 +548,9 @@ end_loser:
 #endif
 		fi
 	fi;
+#ifdef M_TAKER_UNLOCKS_EARLY
+	d_step { unlock(me) };
+#endif
 #ifndef M_COMMIT_OFF
 	d_step { nobody_promised(me); flush_row(e, me) };
 #endif
@@ -921,8 +929,8 @@ end:
 #endif
 #ifdef HANG
 	/*
-	 * Everything has come to rest; who hangs, hangs.  Time goes by.  Then
-	 * nothing may be in the way of a bid.
+	 * Everything has come to rest; who hangs, hangs.  Time goes by, and every
+	 * lease has run out.  Then no lock may be in the way of a bid.
 	 */
 	:: timeout -> break
 #endif
