@@ -111,7 +111,7 @@ refuse_held(const char *election)
 /* The row becomes that of an external election; the caller stores it. */
 static void
 become_external(const LeRelations *relations, const LeView *view,
-				LeElection *row, int64 until)
+				LeElection *row)
 {
 	LeKey		key = {relations->state, row->election, row->epoch};
 
@@ -121,7 +121,8 @@ become_external(const LeRelations *relations, const LeView *view,
 		le_election_cannot_lock(row->election);
 	if (row->held)
 	{
-		le_change_note(LE_CHANGE_ENDED, &key, until);
+		le_change_note(LE_CHANGE_ENDED, &key,
+					   le_clock_now() + LE_CHANGE_LIMIT);
 		le_election_end(relations, view, GetCurrentTimestamp(), NULL);
 	}
 	/* An epoch of its own that has ended is nobody's token, and stays so. */
@@ -145,7 +146,7 @@ check_external(const char *election, const LeElection *row, const Wish *wish)
 /* Creates the row, or changes what of it is wished. */
 static void
 configure_row(const LeRelations *relations, Relation rel, const LeView *view,
-			  const char *election, const Wish *wish, int64 until)
+			  const char *election, const Wish *wish)
 {
 	LeElection	row = view->row;
 	bool		external = wish->external == 1 && row.kind != LE_KIND_EXTERNAL;
@@ -160,7 +161,7 @@ configure_row(const LeRelations *relations, Relation rel, const LeView *view,
 		row.kind = LE_KIND_LEASE;
 	}
 	if (external)
-		become_external(relations, view, &row, until);
+		become_external(relations, view, &row);
 	if (wish->owner)
 		strlcpy(row.owner, wish->owner, NAMEDATALEN);
 	le_store_write(rel, &row);
@@ -211,7 +212,7 @@ configure(const LeRelations *relations, const char *election, const Wish *wish)
 	if (!view.row.exists)
 		le_change_created(LE_CHANGE_OTHER, &key, until);
 	le_change_configured(&key, wish->owner, wish->lock_delay, until);
-	configure_row(relations, rel, &view, election, wish, until);
+	configure_row(relations, rel, &view, election, wish);
 	configure_terms(relations, election, wish);
 	table_close(rel, NoLock);
 }

@@ -162,7 +162,7 @@ static bool
 drop(const LeRelations *relations, const char *election)
 {
 	Relation	rel = le_state_open(relations->state, RowExclusiveLock);
-	int64		until = le_clock_now() + LE_CHANGE_LIMIT;
+	int64		until;
 	LeKey		key = {relations->state, election, 0};
 	LeView		view;
 
@@ -180,6 +180,7 @@ drop(const LeRelations *relations, const char *election)
 				 errhint("Release it, or call leader_depose() first.")));
 	if (!le_election_lock_free(relations->state, election, &view.row))
 		le_election_cannot_lock(election);
+	until = le_clock_now() + LE_CHANGE_LIMIT;
 	key.epoch = view.row.epoch;
 	if (view.row.held)
 		le_change_note(LE_CHANGE_ENDED, &key, until);
