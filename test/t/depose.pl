@@ -311,5 +311,26 @@ foreach my $kind ('lease', 'session')
 	is_deeply([ sort { $a <=> $b } @epochs ], \@epochs, "next a $kind: P1: epochs grow all the way");
 }
 
+# Undone with a savepoint, but through a cursor that goes on.  The session has ended
+# all the same; its term's lock must not stay with the cursor.
+{
+	my $leader = connect_to($node);
+	my $steering = connect_to($node);
+
+	acquire_session($leader, 'by a cursor', 'leader');
+	$steering->do('BEGIN');
+	$steering->do(q{DECLARE c CURSOR FOR SELECT leader_depose('by a cursor')});
+	$steering->do('SAVEPOINT s');
+	ok(value($steering, 'FETCH c'), 'deposed by a cursor');
+	$steering->do('ROLLBACK TO s');
+	is( value($steering, q{SELECT count(*) FROM pg_locks
+			WHERE pid = pg_backend_pid() AND locktype IN ('advisory', 'object')}),
+		0, 'no lock is kept when the savepoint is rolled back');
+	ok(is_leader(acquire($dbh, 'by a cursor', 'next', '1 hour')),
+		'and the next one leads, while the cursor is open');
+	$steering->do('ROLLBACK');
+	eval { $leader->disconnect };
+}
+
 check_tables($node, 'at the end');
 done_testing();
