@@ -167,6 +167,19 @@ $(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
 $(CURDIR)/src:
 	$(MKDIR_P) $@
 
+# The client has a Makefile of its own, which is called wherever we are built.
+cli_make = $(MKDIR_P) cli && $(MAKE) -C cli -f $(abspath $(here))/cli/Makefile \
+	VPATH=$(abspath $(here))/cli PG_CONFIG='$(PG_CONFIG)'
+
+all: cli-all
+install: cli-install
+uninstall: cli-uninstall
+clean distclean: cli-clean
+cli-all cli-install cli-uninstall cli-clean:
+	+$(cli_make) $(@:cli-%=%)
+
+.PHONY: cli-all cli-install cli-uninstall cli-clean
+
 else
 
 all install installdirs uninstall clean distclean installcheck:
@@ -213,7 +226,7 @@ indent:
 	@test -n "$(PG_BSD_INDENT)" || { \
 		echo 'leader_election: no pg_bsd_indent; Debian has it in postgresql-client-17 and later' >&2; \
 		exit 1; }
-	@cd $(here) && for file in src/*.[ch]; do \
+	@cd $(here) && for file in src/*.[ch] cli/*.[ch]; do \
 		sed 's,/\*  *---,/*---X_X,' $$file | $(PG_BSD_INDENT) $(INDENT_FLAGS) | \
 		sed 's,/\*---X_X,/* ---,; s,^\([A-Za-z_][^[:space:]]*\)[[:space:]]*\*$$,\1 *,' >$$file.new && \
 		test -s $$file.new || exit 1; \
@@ -223,11 +236,11 @@ indent:
 
 # pg_bsd_indent must be told which words are types: those in the debugging
 # information of the objects that the sources name.
-typedefs: $(OBJS)
-	@objdump --dwarf=info $(OBJS) | \
+typedefs: $(OBJS) cli-all
+	@objdump --dwarf=info $(OBJS) cli/*.o | \
 	awk '/DW_TAG_typedef/ { t = 1; next } t && /DW_AT_name/ { print $$NF; t = 0 }' | \
 	LC_ALL=C sort -u >$(here)typedefs.new
-	@cat $(here)src/*.[ch] | grep -ow '[A-Za-z_][A-Za-z_0-9]*' | LC_ALL=C sort -u | \
+	@cat $(here)src/*.[ch] $(here)cli/*.[ch] | grep -ow '[A-Za-z_][A-Za-z_0-9]*' | LC_ALL=C sort -u | \
 	LC_ALL=C comm -12 - $(here)typedefs.new >$(here)typedefs.list
 	@rm -f $(here)typedefs.new
 

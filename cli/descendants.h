@@ -1,0 +1,14 @@
+/*-------------------------------------------------------------------------
+ *
+ * descendants.h
+ *	  The processes below this one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef LEADERCTL_DESCENDANTS_H
+#define LEADERCTL_DESCENDANTS_H
+
+extern int	descendants_kill(void);
+extern int	descendants_count(void);
+
+#endif							/* LEADERCTL_DESCENDANTS_H */
