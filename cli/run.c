@@ -348,12 +348,14 @@ open_signals(Run *run)
  */
 
 /*
- * The command ought to be dead, and would be if the keeper were not stopped, or
- * gone; in that case its children are ours now.
+ * If the command ought to be dead, and the keeper has not said so, then that is
+ * stopped, or gone, and its children are ours now.
  */
 static void
 kill_unkept_command(Run *run)
 {
+	if (run->phase != PHASE_ENDING || (!run->keeper_lost && clock_now() < run->kill_at))
+		return;
 	if (!run->keeper_lost && clock_now() >= run->lease_end)
 		kill(run->keeper.pid, SIGKILL);
 	if (run->command > 0 && (kill(-run->command, SIGKILL) == 0 || errno != ESRCH))
@@ -378,8 +380,6 @@ check_clock(Run *run)
 		run->kill_command_at = CLOCK_NEVER;
 		give_order(run, ORDER_SIGNAL, SIGKILL, run->kill_at);
 	}
-	if (run->phase == PHASE_ENDING && (run->keeper_lost || now >= run->kill_at))
-		kill_unkept_command(run);
 	if (run->phase == PHASE_RELEASING && now >= run->release_until)
 	{
 		if (run->epoch != 0)
@@ -440,6 +440,7 @@ wait_and_process(Run *run)
 
 	check_clock(run);
 	read_news(run);
+	kill_unkept_command(run);
 	run_read_signals(run);
 	if (run->phase == PHASE_OVER)
 		return;
