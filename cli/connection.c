@@ -192,8 +192,7 @@ connection_too_slow(Connection *c)
 {
 	bool		connecting = c->state == CONN_CONNECTING;
 
-	if (connecting)
-		target_next_host(c->target);
+	target_next_host(c->target);
 	connection_drop(c, connecting ? "the server did not accept a connection in time" :
 					"the server did not answer in time");
 	return CONN_LOST;
@@ -307,12 +306,26 @@ take_result(Connection *c, PGresult *result)
 	}
 }
 
-/* The answer to our own question about the extension */
+/* Asks what is needed for all requests, within the time left to connect. */
+static void
+prepare(Connection *c, bool listen)
+{
+	connection_ask(c, listen ? LISTEN_SQL SCHEMA_SQL : SCHEMA_SQL, 0, NULL, c->deadline);
+	c->state = CONN_PREPARING;
+}
+
+/* The answer */
 static ConnectionEvent
 finish_preparing(Connection *c)
 {
 	PQExpBufferData missing;
 
+	/* Nobody can listen on a standby, where looking now and then has to do. */
+	if (strcmp(c->sqlstate, "25006") == 0)
+	{
+		prepare(c, false);
+		return CONN_NOTHING;
+	}
 	if (c->error.len > 0)
 	{
 		connection_close(c);
@@ -358,11 +371,8 @@ process_connecting(Connection *c, short revents)
 		return connection_failed(c);
 	if (c->polling == PGRES_POLLING_OK)
 	{
-		int64		deadline = c->deadline;
-
 		PQsetnonblocking(c->pg, 1);
-		connection_ask(c, c->listens ? LISTEN_SQL SCHEMA_SQL : SCHEMA_SQL, 0, NULL, deadline);
-		c->state = CONN_PREPARING;
+		prepare(c, c->listens);
 	}
 	return CONN_NOTHING;
 }

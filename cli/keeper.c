@@ -72,12 +72,12 @@ tell(const Charge *charge, NewsKind kind, int status, int left)
 	send(charge->socket, &news, sizeof(news), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* A stopped process would not notice. */
+/* A stopped process would not notice that it is to end. */
 static void
 signal_group(const Charge *charge, int number)
 {
 	kill(-charge->pid, number);
-	if (number != SIGSTOP && number != SIGTSTP)
+	if (number == SIGTERM || number == SIGINT || number == SIGQUIT)
 		kill(-charge->pid, SIGCONT);
 }
 

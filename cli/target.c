@@ -57,17 +57,13 @@ set_option(PQconninfoOption *options, const char *keyword, const char *value)
 	option->val = strdup(value);
 }
 
-/*
- * What the command line says.  Its service has to be known before the service's
- * values can be asked for.
- */
+/* What the command line says */
 static PQconninfoOption *
 explicit_options(const TargetOptions *given)
 {
 	bool		string = given->dbname && is_connection_string(given->dbname);
 	char	   *error = NULL;
 	PQconninfoOption *options = PQconninfoParse(string ? given->dbname : "", &error);
-	PQconninfoOption *service;
 
 	if (options == NULL)
 		fail("%s", error ? error : "out of memory");
@@ -79,10 +75,31 @@ explicit_options(const TargetOptions *given)
 		set_option(options, "port", given->port);
 	if (given->user)
 		set_option(options, "user", given->user);
+	return options;
+}
 
-	service = find_option(options, "service");
+/*
+ * What the environment says, and the service that the command line may name: libpq
+ * looks it up only by a variable, which the command must not find changed.
+ */
+static PQconninfoOption *
+default_options(PQconninfoOption *explicit)
+{
+	PQconninfoOption *service = find_option(explicit, "service");
+	const char *variable = getenv("PGSERVICE");
+	char	   *saved = variable ? strdup(variable) : NULL;
+	PQconninfoOption *options;
+
 	if (service && service->val)
 		setenv("PGSERVICE", service->val, 1);
+	options = PQconndefaults();
+	if (options == NULL)
+		fail("out of memory");
+	if (saved)
+		setenv("PGSERVICE", saved, 1);
+	else
+		unsetenv("PGSERVICE");
+	free(saved);
 	return options;
 }
 
@@ -94,12 +111,10 @@ void
 target_make(Target *target, const TargetOptions *given, bool writable)
 {
 	PQconninfoOption *explicit = explicit_options(given);
-	PQconninfoOption *options = PQconndefaults();
+	PQconninfoOption *options = default_options(explicit);
 	PQconninfoOption *attrs;
 	int			n = 0;
 
-	if (options == NULL)
-		fail("out of memory");
 	for (PQconninfoOption *option = explicit; option->keyword; option++)
 	{
 		if (option->val)
