@@ -121,7 +121,7 @@ static const char help[] =
 "lost, 124 not leader in time, 125 leaderctl failed, 126 and 127 the command could\n"
 "not be executed or was not found.\n";
 
-static void usage(const char *format,...) pg_attribute_printf(1, 2) pg_attribute_noreturn();
+static void usage(const char *format,...) pg_attribute_printf(1, 2) __attribute__((noreturn));
 
 static void
 usage(const char *format,...)

@@ -29,6 +29,6 @@ extern void report_as_json(void);
 extern void report(ReportLevel level, const char *event, const char *format,...)
 			pg_attribute_printf(3, 4);
 extern void fail(const char *format,...)
-			pg_attribute_printf(1, 2) pg_attribute_noreturn();
+			pg_attribute_printf(1, 2) __attribute__((noreturn));
 
 #endif							/* LEADERCTL_REPORT_H */
