@@ -218,8 +218,9 @@ report_leader(Run *run, const char *leader)
 	}
 	else
 	{
-		report(REPORT_INFO, "waiting", "candidate; there is no leader");
-		notify_supervisor("STATUS=candidate for \"%s\"; there is no leader", run->candidacy.election);
+		report(REPORT_INFO, "waiting", "candidate; there is no leader, but no term is granted now"
+			   " (the election is paused or delayed, or another candidate is at it)");
+		notify_supervisor("STATUS=candidate for \"%s\"; no term is granted now", run->candidacy.election);
 	}
 }
 
@@ -230,31 +231,52 @@ is_ours(const Run *run, const Answer *answer)
 }
 
 static void
+answer_no_term(Run *run, const Answer *answer)
+{
+	/* A grant of ours that is not certain yet may become so. */
+	run->may_hold = is_ours(run, answer);
+	run->free_since = CLOCK_NEVER;
+	if (run->phase == PHASE_RELEASING)
+		run_release(run);
+	else
+	{
+		run->ask_at = run->asked_at + answer->retry_after;
+		if (!run->may_hold)
+			report_leader(run, answer->leader);
+	}
+}
+
+static void
 answer_term(Run *run, const Answer *answer)
 {
 	if (!answer->is_leader)
 	{
-		/* A grant of ours that is not certain yet may become so. */
-		run->may_hold = is_ours(run, answer);
-		run->free_since = CLOCK_NEVER;
-		run->ask_at = run->asked_at + answer->retry_after;
-		if (run->phase == PHASE_RELEASING)
-			run_release(run);
-		else if (!run->may_hold)
-			report_leader(run, answer->leader);
+		answer_no_term(run, answer);
 		return;
 	}
 
 	run->epoch = answer->epoch;
 	set_deadlines(run, answer);
-	run->ask_at = run->asked_at + answer->retry_after;
 
 	/* A signal that came while we were winning comes first. */
 	run_read_signals(run);
 	if (run->phase != PHASE_CAMPAIGNING)
+		run_release_known(run);
+	else if (run->epoch == run->used_epoch)
+	{
+		/*
+		 * The server took us for the leader all the time.  But what the last
+		 * command has sent may be under way: the next one must not share its
+		 * epoch.
+		 */
 		run_release(run);
+	}
 	else if (clock_now() < run->term_at)
+	{
+		run->ask_at = run->asked_at + answer->retry_after;
+		run->used_epoch = run->epoch;
 		run_start_command(run);
+	}
 	else
 	{
 		report(REPORT_WARNING, "slow", "leadership came too late to be used");
@@ -296,17 +318,22 @@ answer_whether_free(Run *run, const PGresult *result)
 {
 	int64		now = clock_now();
 	int64		expires_in;
+	const char *leader;
 
 	if (run->phase != PHASE_CAMPAIGNING)
 		return;
-	if (!read_whether_free(result, &expires_in))
+	if (!read_whether_free(result, &leader, &expires_in))
 	{
+		report_leader(run, leader);
 		run->free_since = CLOCK_NEVER;
 		run->ask_at = now + clock_within(expires_in, LOOK_AGAIN, clock_within(run->ttl / 3, LOOK_AGAIN, LOOK_MOST));
 		return;
 	}
 	if (run->free_since == CLOCK_NEVER)
+	{
 		run->free_since = run->asked_at;
+		report(REPORT_INFO, "waiting", "candidate; there is no leader, and we are reluctant");
+	}
 	run->ask_at = clock_earlier(run->free_since + run->options->reluctant,
 								now + clock_within(run->ttl / 3, LOOK_AGAIN, LOOK_MOST));
 }
@@ -412,6 +439,7 @@ refused(Run *run)
 	if (strcmp(run->connection.sqlstate, "25006") == 0)
 	{
 		connection_close(&run->connection);
+		target_next_host(run->connection.target);
 		run->reconnect_at = clock_now() + backoff(run);
 		run->ask_at = run->reconnect_at;
 	}

@@ -118,6 +118,18 @@ all_hosts_refuse(const char *message)
 	return hosts > 0 && refusals == hosts;
 }
 
+/*
+ * Nothing was even tried: an option has no such value, or there is no such service.
+ * A host's name may be unknown for a while only.
+ */
+static bool
+never_tried(const char *message)
+{
+	return strstr(message, " failed: ") == NULL &&
+		strstr(message, "could not translate host name") == NULL &&
+		strstr(message, "could not create socket") == NULL;
+}
+
 /* The source lines that a verbose message ends with are no use to anybody. */
 static void
 strip_locations(PQExpBuffer message)
@@ -164,7 +176,8 @@ static ConnectionEvent
 connection_failed(Connection *c)
 {
 	bool		never = PQconnectionNeedsPassword(c->pg) ||
-		all_hosts_refuse(PQerrorMessage(c->pg));
+		all_hosts_refuse(PQerrorMessage(c->pg)) ||
+		(c->deadline == 0 && never_tried(PQerrorMessage(c->pg)));
 
 	set_error(c, PQerrorMessage(c->pg), NULL);
 	strip_locations(&c->error);
@@ -296,10 +309,11 @@ take_result(Connection *c, PGresult *result)
 	else
 	{
 		const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-		char	   *message = PQresultVerboseErrorMessage(result, PQERRORS_DEFAULT,
+		char	   *message = PQresultVerboseErrorMessage(result, PQERRORS_VERBOSE,
 														  PQSHOW_CONTEXT_NEVER);
 
 		set_error(c, message ? message : "out of memory", sqlstate);
+		strip_locations(&c->error);
 		c->permanent = sqlstate && is_permanent(sqlstate);
 		PQfreemem(message);
 		PQclear(result);

@@ -336,22 +336,22 @@ keep(Charge *charge)
 }
 
 /*
- * Forks it, before there is any connection, and with the signals as we found them.
- * What is pointed to lives as long as the process.
+ * Forks it, before there is any connection.  What is pointed to lives as long as
+ * the process, but for "inheritance".
  */
 void
-keeper_start(Keeper *keeper, const Command *command, const Candidacy *candidacy,
-			 Target *target)
+keeper_start(Keeper *keeper, const Command *command, const Inheritance *inheritance,
+			 const Candidacy *candidacy, Target *target)
 {
 	int			sockets[2];
 	Charge		charge = {
 		.command = command,
+		.inheritance = *inheritance,
 		.candidacy = candidacy,
 		.target = target
 	};
 	sigset_t	all;
 
-	inheritance_note(&charge.inheritance);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
 		fail("could not create a pair of sockets: %m");
 	keeper->pid = fork();

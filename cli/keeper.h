@@ -59,6 +59,7 @@ typedef struct Keeper
 } Keeper;
 
 extern void keeper_start(Keeper *keeper, const Command *command,
+						 const Inheritance *inheritance,
 						 const Candidacy *candidacy, Target *target);
 extern bool keeper_order(const Keeper *keeper, const Order *order);
 extern bool keeper_news(const Keeper *keeper, News *news, bool *lost);

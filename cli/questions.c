@@ -102,24 +102,30 @@ ask_whether_free(Connection *c, const char *election, int64 deadline)
 {
 	const char *values[] = {election};
 
-	ask(c, "SELECT state, extract(epoch FROM expires_in) FROM %s.leader_status"
+	ask(c, "SELECT state, extract(epoch FROM expires_in), leader FROM %s.leader_status"
 		" WHERE election OPERATOR(pg_catalog.=) $1", 1, values, deadline);
 }
 
-/* "expires_in" is -1 where no time is known. */
+/*
+ * "expires_in" is -1 where no time is known; "leader" lives as long as the result.
+ * One that we may not see we may not lead either: to be told so, we have to ask.
+ */
 bool
-read_whether_free(const PGresult *result, int64 *expires_in)
+read_whether_free(const PGresult *result, const char **leader, int64 *expires_in)
 {
 	const char *state;
 
 	*expires_in = -1;
+	*leader = NULL;
 
 	/* Nobody has ever asked for it. */
 	if (PQntuples(result) == 0)
 		return true;
 	state = PQgetvalue(result, 0, 0);
 	*expires_in = read_seconds(result, 1);
-	return strcmp(state, "free") == 0 || strcmp(state, "expired") == 0;
+	if (!PQgetisnull(result, 0, 2))
+		*leader = PQgetvalue(result, 0, 2);
+	return strcmp(state, "free") == 0 || strcmp(state, "expired") == 0 || *state == '\0';
 }
 
 /*

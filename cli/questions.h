@@ -41,7 +41,8 @@ extern void ask_for_renewal(Connection *c, const Candidacy *candidacy, int64 epo
 extern Answer read_answer(const PGresult *result);
 
 extern void ask_whether_free(Connection *c, const char *election, int64 deadline);
-extern bool read_whether_free(const PGresult *result, int64 *expires_in);
+extern bool read_whether_free(const PGresult *result, const char **leader,
+							  int64 *expires_in);
 
 extern void ask_for_release(Connection *c, const Candidacy *candidacy, int64 deadline);
 extern bool read_release(const PGresult *result);

@@ -116,13 +116,24 @@ run_release(Run *run)
 	if (run->phase != PHASE_RELEASING)
 	{
 		run->phase = PHASE_RELEASING;
-		run->release_until = run->epoch == 0 ? now + UNKNOWN_GRANT_MOST :
-			clock_earlier(run->lease_end, now + RELEASE_MOST);
+		run->release_until = now + UNKNOWN_GRANT_MOST;
 		run->ask_at = now;
 		run->reconnect_at = clock_earlier(run->reconnect_at, now);
+		if (run->epoch != 0)
+			run_release_known(run);
 	}
 	if (!run->may_hold)
 		run_finish(run);
+}
+
+/* The same when it has turned out meanwhile what we hold */
+void
+run_release_known(Run *run)
+{
+	int64		now = clock_now();
+
+	run->release_until = clock_earlier(run->lease_end, now + RELEASE_MOST);
+	run->ask_at = now;
 }
 
 /* Nothing is held any more: the reason says what comes next. */
@@ -389,7 +400,7 @@ check_clock(Run *run)
 	}
 	if (run->phase == PHASE_CAMPAIGNING && now >= run->timeout_at)
 	{
-		report(REPORT_ERROR, "timeout", "not the leader within %lld ms",
+		report(REPORT_INFO, "timeout", "not the leader within %lld ms",
 			   (long long) (run->options->timeout / CLOCK_MS));
 		run->reason = REASON_TIMEOUT;
 		run_release(run);
@@ -488,6 +499,7 @@ static void
 prepare(Run *run, const RunOptions *options, Target *target)
 {
 	Command    *command = calloc(1, sizeof(Command));
+	Inheritance inheritance;
 
 	if (command == NULL)
 		fail("out of memory");
@@ -511,8 +523,11 @@ prepare(Run *run, const RunOptions *options, Target *target)
 		run->notify = notify_listen(&address);
 		command->notify_socket = address;
 	}
-	keeper_start(&run->keeper, command, &run->candidacy, target);
+
+	/* A signal that came between these would leave the keeper behind. */
+	inheritance_note(&inheritance);
 	open_signals(run);
+	keeper_start(&run->keeper, command, &inheritance, &run->candidacy, target);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 
 	run->timer = timer_open();

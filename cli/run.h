@@ -81,6 +81,7 @@ typedef struct Run
 	/* The lease.  Grants that we were not told of are possible, too. */
 	bool		may_hold;
 	int64		epoch;			/* 0 if it is not known */
+	int64		used_epoch;		/* the last one that a command has had */
 	int64		ttl;			/* a guess before the first term */
 	int64		term_at;		/* the command has to be told to end */
 	int64		kill_at;		/* the command has to be dead */
@@ -110,6 +111,7 @@ extern void run_start_command(Run *run);
 extern void run_lose(Run *run, Reason reason, int64 kill_at, const char *format,...)
 			pg_attribute_printf(4, 5);
 extern void run_release(Run *run);
+extern void run_release_known(Run *run);
 extern void run_finish(Run *run);
 extern void run_read_signals(Run *run);
 

@@ -67,13 +67,20 @@ static int
 show(const Options *options, Target *target, const char *sql, const char *json_sql,
 	 int n, const char *const *values)
 {
+	const PGresult *rows;
 	Connection	c;
 
 	connection_init(&c, target, false, NULL);
+	rows = ask_once(&c, options->json ? json_sql : sql, n, values);
 	if (options->json)
-		print_lines(ask_once(&c, json_sql, n, values));
+		print_lines(rows);
 	else
-		print_table(ask_once(&c, sql, n, values));
+		print_table(rows);
+	if (options->election && PQntuples(rows) == 0)
+	{
+		report_about(options->election);
+		report(REPORT_WARNING, "unknown", "there is no such election, or nothing to show of it");
+	}
 	connection_close(&c);
 	if (fflush(stdout) != 0)
 		fail("could not write: %m");

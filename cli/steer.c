@@ -24,6 +24,17 @@ print_json(const Options *options, const char *name, const char *value)
 	termPQExpBuffer(&line);
 }
 
+/* To steer what does not exist is a mistake in the name. */
+static void
+check_exists(Connection *c, const Options *options)
+{
+	const char *values[] = {options->election};
+
+	if (PQntuples(ask_once(c, "SELECT FROM %s.leader_status WHERE election OPERATOR(pg_catalog.=) $1",
+						   1, values)) == 0)
+		fail("there is no such election");
+}
+
 int
 steer_depose(const Options *options, Target *target)
 {
@@ -34,6 +45,7 @@ steer_depose(const Options *options, Target *target)
 
 	report_about(options->election);
 	connection_init(&c, target, false, NULL);
+	check_exists(&c, options);
 	result = ask_once(&c, "SELECT %s.leader_depose($1)", 1, values);
 	deposed = !PQgetisnull(result, 0, 0);
 	if (options->json)
@@ -55,6 +67,7 @@ steer_pause(const Options *options, Target *target)
 
 	report_about(options->election);
 	connection_init(&c, target, false, NULL);
+	check_exists(&c, options);
 	ask_once(&c, "SELECT %s.leader_configure($1, paused => $2::pg_catalog.bool)", 2, values);
 	if (options->json)
 		print_json(options, "paused", values[1]);
