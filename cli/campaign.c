@@ -26,6 +26,12 @@
 #define LOOK_AGAIN			(200 * CLOCK_MS)
 #define LOOK_MOST			(5 * CLOCK_SECOND)
 
+/* How long a command may live on whose term has ended already */
+#define OVERLAP_MOST		(5 * CLOCK_SECOND)
+
+/* The end of a session is not notified. */
+#define SESSION_LOOK		(500 * CLOCK_MS)
+
 /* Spreads those whom one notification wakes. */
 #define NOTIFIED_SPREAD		(20 * CLOCK_MS)
 
@@ -224,6 +230,15 @@ report_leader(Run *run, const char *leader)
 	}
 }
 
+/* What others lead already, the command may not go on with for long. */
+static int64
+overlap(const Run *run)
+{
+	int64		most = run->options->kill_after > 0 ? run->options->kill_after : OVERLAP_MOST;
+
+	return clock_earlier(run->ttl / 6, most);
+}
+
 static bool
 is_ours(const Run *run, const Answer *answer)
 {
@@ -241,6 +256,8 @@ answer_no_term(Run *run, const Answer *answer)
 	else
 	{
 		run->ask_at = run->asked_at + answer->retry_after;
+		if (run->candidacy.session)
+			run->ask_at = clock_earlier(run->ask_at, clock_now() + clock_jittered(SESSION_LOOK));
 		if (!run->may_hold)
 			report_leader(run, answer->leader);
 	}
@@ -306,10 +323,10 @@ answer_renewal(Run *run, const Answer *answer)
 		report_trouble(run, "unconfirmed", "the server cannot confirm the lease now");
 	}
 	else if (answer->leader)
-		run_lose(run, REASON_LOST, clock_now() + run->ttl / 6,
+		run_lose(run, REASON_LOST, clock_now() + overlap(run),
 				 "leadership lost: the leader is \"%s\"", answer->leader);
 	else
-		run_lose(run, REASON_LOST, clock_now() + run->ttl / 6,
+		run_lose(run, REASON_LOST, clock_now() + overlap(run),
 				 "leadership lost: the term was ended");
 }
 
@@ -419,7 +436,7 @@ lost_connection(Run *run)
 	run->reconnect_at = clock_now() + backoff(run);
 	run->ask_at = run->reconnect_at;
 	if (ended_term && keeps_lease(run))
-		run_lose(run, REASON_LOST, clock_now() + run->ttl / 6,
+		run_lose(run, REASON_LOST, clock_now() + overlap(run),
 				 "leadership lost with the connection");
 	if (run->phase == PHASE_RELEASING)
 		run_release(run);

@@ -11,5 +11,6 @@
 #include "pqexpbuffer.h"
 
 extern void append_json_string(PQExpBuffer buffer, const char *string);
+extern void append_json_words(PQExpBuffer buffer, const char *string);
 
 #endif							/* LEADERCTL_JSON_H */

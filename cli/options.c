@@ -177,11 +177,11 @@ duration(const char *option, const char *words, int64 least, int64 most)
 		if (strcmp(end, units[i].name) != 0)
 			continue;
 		if (us < least || us > most)
-			usage("%s must be from %lld ms to %lld s, not \"%s\"", option,
+			usage("--%s must be from %lld ms to %lld s, not \"%s\"", option,
 				  (long long) (least / CLOCK_MS), (long long) (most / CLOCK_SECOND), words);
 		return (int64) us;
 	}
-	usage("%s must be a duration such as 500ms, 15s or 5min, not \"%s\"", option, words);
+	usage("--%s must be a duration such as 500ms, 15s or 5min, not \"%s\"", option, words);
 }
 
 /* Longer than a lease may be; what is shorter than a millisecond is a mistake. */
@@ -242,9 +242,6 @@ parse_option(Options *options, int value, const char *name, const char *words)
 		case 'p':
 			options->target.port = words;
 			break;
-		case 'q':
-			report_quiet();
-			break;
 		case 'U':
 			options->target.user = words;
 			break;
@@ -254,15 +251,12 @@ parse_option(Options *options, int value, const char *name, const char *words)
 		case OPTION_KILL_AFTER:
 			run->kill_after = any_duration(name, words);
 			break;
-		case OPTION_LOG_JSON:
-			report_as_json();
-			break;
 		case OPTION_METADATA:
 			run->metadata = words;
 			break;
 		case OPTION_NAME:
 			/* A process number and random digits follow. */
-			check_name(name, words, NAME_MOST - 32);
+			check_name("--name", words, NAME_MOST - 32);
 			run->name = words;
 			break;
 		case OPTION_ON_LOSS:
@@ -320,6 +314,24 @@ print_and_exit(const char *words)
 	exit(0);
 }
 
+#define SHORT_OPTIONS "+:d:e:h:n:p:qU:V"
+
+/* First of all how to say what is wrong with the rest */
+static void
+choose_reports(int argc, char **argv, const struct option *long_options)
+{
+	int			value;
+
+	while ((value = getopt_long(argc, argv, SHORT_OPTIONS, long_options, NULL)) != -1)
+	{
+		if (value == 'q')
+			report_quiet();
+		else if (value == OPTION_LOG_JSON)
+			report_as_json();
+	}
+	optind = 0;
+}
+
 /* Ends the program where help or the version is asked for, or something is wrong. */
 void
 options_parse(Options *options, int argc, char **argv)
@@ -339,7 +351,8 @@ options_parse(Options *options, int argc, char **argv)
 		argv++;
 	}
 	opterr = 0;
-	while ((value = getopt_long(argc, argv, "+:d:e:h:n:p:qU:V", long_options, NULL)) != -1)
+	choose_reports(argc, argv, long_options);
+	while ((value = getopt_long(argc, argv, SHORT_OPTIONS, long_options, NULL)) != -1)
 	{
 		size_t		i = 0;
 
@@ -347,6 +360,8 @@ options_parse(Options *options, int argc, char **argv)
 			print_and_exit(help);
 		if (value == 'V')
 			print_and_exit("leaderctl (leader_election) " LEADERCTL_VERSION "\n");
+		if (value == '?' && optopt != 0 && strncmp(argv[optind - 1], "--", 2) == 0)
+			usage("\"%s\": this option takes no value", option_word(argv));
 		if (value == '?')
 			usage("there is no option \"%s\"", option_word(argv));
 		if (value == ':')

@@ -89,12 +89,12 @@ append_json_line(PQExpBuffer line, ReportLevel level, const char *event,
 	if (about)
 	{
 		appendPQExpBufferStr(line, ", \"election\": ");
-		append_json_string(line, about);
+		append_json_words(line, about);
 	}
 	if (current_epoch != 0)
 		appendPQExpBuffer(line, ", \"epoch\": %lld", (long long) current_epoch);
 	appendPQExpBufferStr(line, ", \"message\": ");
-	append_json_string(line, message);
+	append_json_words(line, message);
 	appendPQExpBufferStr(line, "}\n");
 }
 

@@ -32,6 +32,7 @@
 #define RELEASE_MOST		(10 * CLOCK_SECOND)
 #define UNKNOWN_GRANT_MOST	(2 * CLOCK_SECOND)
 #define LOOK_AGAIN			(20 * CLOCK_MS)
+#define KEEPER_PATIENCE		CLOCK_SECOND
 #define DISMISS_MS			1000
 
 /* Those that end us, and those that are only for the command */
@@ -73,6 +74,7 @@ run_start_command(Run *run)
 	run->silent_at = CLOCK_NEVER;
 	run->kill_command_at = CLOCK_NEVER;
 	run->given_up = false;
+	run->overdue_since = CLOCK_NEVER;
 	run->phase = PHASE_LEADING;
 	give_order(run, ORDER_START, 0, run->kill_at);
 }
@@ -365,9 +367,14 @@ open_signals(Run *run)
 static void
 kill_unkept_command(Run *run)
 {
-	if (run->phase != PHASE_ENDING || (!run->keeper_lost && clock_now() < run->kill_at))
+	int64		now = clock_now();
+
+	if (run->phase != PHASE_ENDING || (!run->keeper_lost && now < run->kill_at))
 		return;
-	if (!run->keeper_lost && clock_now() >= run->lease_end)
+
+	/* We may both have been stopped, and it is only about to go on. */
+	run->overdue_since = clock_earlier(run->overdue_since, now);
+	if (!run->keeper_lost && now >= run->overdue_since + KEEPER_PATIENCE)
 		kill(run->keeper.pid, SIGKILL);
 	if (run->command > 0 && (kill(-run->command, SIGKILL) == 0 || errno != ESRCH))
 		return;

@@ -92,6 +92,8 @@ typedef struct Run
 	/* The command, and who keeps it */
 	Keeper		keeper;
 	bool		keeper_lost;
+	int64		overdue_since;	/* the command was seen alive, but ought to be
+								 * dead */
 	pid_t		command;		/* 0 if there is none */
 	int			notify;			/* where it says that it is alive, or -1 */
 	int64		silent_at;		/* it has been silent for too long */

@@ -19,7 +19,7 @@ print_json(const Options *options, const char *name, const char *value)
 	PQExpBufferData line;
 
 	initPQExpBuffer(&line);
-	append_json_string(&line, options->election);
+	append_json_words(&line, options->election);
 	printf("{\"election\": %s, \"%s\": %s}\n", line.data, name, value);
 	termPQExpBuffer(&line);
 }

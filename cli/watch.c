@@ -74,11 +74,11 @@ print_event(const Watch *watch, const PGresult *rows, int row, const char *event
 		PQExpBufferData line;
 
 		initPQExpBuffer(&line);
-		append_json_string(&line, values[0]);
+		append_json_words(&line, values[0]);
 		printf("{\"time\": \"%s.%03ldZ\", \"election\": %s, \"event\": \"%s\"",
 			   time, now.tv_nsec / 1000000, line.data, event);
 		resetPQExpBuffer(&line);
-		append_json_string(&line, values[1]);
+		append_json_words(&line, values[1]);
 		printf(", \"leader\": %s, \"epoch\": %s}\n", *values[1] ? line.data : "null",
 			   strcmp(epoch, "0") == 0 ? "null" : epoch);
 		termPQExpBuffer(&line);
