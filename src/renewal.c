@@ -305,11 +305,12 @@ void
 le_renewal_renew_all(Oid state, const char *holder, LeTell tell, void *arg)
 {
 	LePlaceInfo info;
-	int			cursor = 0;
+	LePlaceList *list;
 
 	le_require_primary();
 	le_shmem_attach();
-	while (le_place_next(state, holder, &cursor, &info))
+	list = le_place_list(state, holder);
+	while (le_place_next(list, &info))
 	{
 		LeKey		key = {state, info.election, info.epoch};
 

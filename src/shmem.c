@@ -90,7 +90,7 @@ static Size
 places_offset(int nbuckets)
 {
 	return MAXALIGN(add_size(offsetof(LePlaceTable, buckets),
-							 mul_size(nbuckets, sizeof(int))));
+							 mul_size(nbuckets, 2 * sizeof(int))));
 }
 
 /* There is one slot of statistics for each place. */
@@ -148,7 +148,7 @@ init_table(LePlaceTable *table, int nplaces)
 	table->start_lsn = InvalidXLogRecPtr;
 	table->timeline = 0;
 	memset(&table->quorum, 0, sizeof(table->quorum));
-	for (int i = 0; i < table->nbuckets; i++)
+	for (int i = 0; i < 2 * table->nbuckets; i++)
 		table->buckets[i] = -1;
 }
 

@@ -33,6 +33,8 @@ typedef enum LePlaceState
 typedef struct LePlace
 {
 	int			next;			/* in its bucket or in the free list, or -1 */
+	int			holder_next;	/* among those of its holder, or -1 */
+	int			holder_previous;	/* or -1 if it is the first one */
 	LePlaceState state;
 	Oid			database;
 	Oid			rel;
@@ -61,7 +63,7 @@ typedef struct LeQuorum
 typedef struct LePlaceTable
 {
 	int			nplaces;
-	int			nbuckets;		/* a power of two */
+	int			nbuckets;		/* of each kind; a power of two */
 	int			first_free;		/* or -1 */
 	int			used;			/* places from here on were never used */
 	int64		asked_at;		/* when sessions were last asked for, see
@@ -71,7 +73,8 @@ typedef struct LePlaceTable
 	XLogRecPtr	start_lsn;
 	TimeLineID	timeline;
 	LeQuorum	quorum;
-	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* the places follow */
+	/* Those of elections, then those of holders; the places follow. */
+	int			buckets[FLEXIBLE_ARRAY_MEMBER];
 } LePlaceTable;
 
 /* In so many parts is the last hour divided. */
