@@ -14,8 +14,8 @@
  * the library was replaced on disk, old and new backends live side by side
  * until the last old one ends, and must not misread each other's memory.
  *
- * Lock order: the anchor's lock is taken only to find or make the table, and
- * no other lock of ours within it.
+ * Lock order: the anchor's lock is taken only to find or make the table, or for
+ * what is known of a database, and no other lock of ours within it.
  *
  *-------------------------------------------------------------------------
  */
@@ -39,11 +39,15 @@
 #define ANCHOR_MAGIC		0x4c454144
 #define LAYOUT_VERSION		1
 #define ANCHOR_SIZE			4096
-#define NFLOORS				128
+#define NFLOORS				96
 
+/* What is known of a database */
 typedef struct Floor
 {
 	Oid			database;		/* InvalidOid if free, and in the last one */
+	Oid			counted;		/* table whose elections were counted */
+	int			elections;
+	int64		counted_at;
 	pg_atomic_uint64 epoch;
 } Floor;
 
@@ -56,7 +60,7 @@ typedef struct Anchor
 	LWLock		anchor_lock;
 	LWLock		places_lock;
 	LWLock		stats_lock;
-	Floor		floors[NFLOORS];	/* found and taken under anchor_lock */
+	Floor		floors[NFLOORS];	/* all but epochs under anchor_lock */
 	ConditionVariable ended;
 } Anchor;
 
@@ -129,6 +133,7 @@ init_anchor(void *ptr)
 	for (int i = 0; i < NFLOORS; i++)
 	{
 		a->floors[i].database = InvalidOid;
+		a->floors[i].counted = InvalidOid;
 		pg_atomic_init_u64(&a->floors[i].epoch, 0);
 	}
 	ConditionVariableInit(&a->ended);
@@ -339,14 +344,14 @@ le_shmem_stats_lock(void)
 	return &anchor->stats_lock;
 }
 
-pg_atomic_uint64 *
-le_shmem_floor(void)
+static Floor *
+my_floor(void)
 {
 	static Floor *mine = NULL;
 	int			i;
 
 	if (mine != NULL)
-		return &mine->epoch;
+		return mine;
 	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
 	for (i = 0; i < NFLOORS - 1; i++)
 	{
@@ -359,7 +364,40 @@ le_shmem_floor(void)
 	}
 	mine = &anchor->floors[i];
 	LWLockRelease(&anchor->anchor_lock);
-	return &mine->epoch;
+	return mine;
+}
+
+pg_atomic_uint64 *
+le_shmem_floor(void)
+{
+	return &my_floor()->epoch;
+}
+
+bool
+le_shmem_add_election(Oid rel, int limit, int64 since)
+{
+	Floor	   *floor = my_floor();
+	bool		added;
+
+	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
+	added = floor->counted == rel && floor->database == MyDatabaseId &&
+		floor->counted_at > since && floor->elections < limit;
+	if (added)
+		floor->elections++;
+	LWLockRelease(&anchor->anchor_lock);
+	return added;
+}
+
+void
+le_shmem_counted_elections(Oid rel, int count, int64 now)
+{
+	Floor	   *floor = my_floor();
+
+	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
+	floor->counted = rel;
+	floor->elections = count + 1;
+	floor->counted_at = now;
+	LWLockRelease(&anchor->anchor_lock);
 }
 
 ConditionVariable *

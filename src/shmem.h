@@ -128,6 +128,15 @@ extern LWLock *le_shmem_stats_lock(void);
  */
 extern pg_atomic_uint64 *le_shmem_floor(void);
 
+/*
+ * How many elections a table of this database has, as far as is known.  The
+ * first adds one that is about to be created; false, and nothing is added, if
+ * they must be counted before: as nobody has done so since that time, or as
+ * there are that many.  The second says what was counted, and adds the one.
+ */
+extern bool le_shmem_add_election(Oid rel, int limit, int64 since);
+extern void le_shmem_counted_elections(Oid rel, int count, int64 now);
+
 /* Wakes those who wait for the end of a term. */
 extern ConditionVariable *le_shmem_ended(void);
 
