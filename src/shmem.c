@@ -27,6 +27,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "guc.h"
 #include "shmem.h"
@@ -39,17 +40,20 @@
 #define ANCHOR_MAGIC		0x4c454144
 #define LAYOUT_VERSION		1
 #define ANCHOR_SIZE			4096
-#define NFLOORS				96
+#define NDATABASES			64
 
 /* What is known of a database */
-typedef struct Floor
+typedef struct Database
 {
 	Oid			database;		/* InvalidOid if free, and in the last one */
 	Oid			counted;		/* table whose elections were counted */
 	int			elections;
 	int64		counted_at;
+	Oid			scanned;		/* table searched for forgotten leases */
+	int64		scanned_start;	/* in the incarnation that began then */
+	int64		forgotten_until;
 	pg_atomic_uint64 epoch;
-} Floor;
+} Database;
 
 typedef struct Anchor
 {
@@ -60,7 +64,7 @@ typedef struct Anchor
 	LWLock		anchor_lock;
 	LWLock		places_lock;
 	LWLock		stats_lock;
-	Floor		floors[NFLOORS];	/* all but epochs under anchor_lock */
+	Database	databases[NDATABASES];	/* all but epochs under anchor_lock */
 	ConditionVariable ended;
 } Anchor;
 
@@ -130,11 +134,12 @@ init_anchor(void *ptr)
 	LWLockInitialize(&a->anchor_lock, a->tranche);
 	LWLockInitialize(&a->places_lock, a->tranche);
 	LWLockInitialize(&a->stats_lock, a->tranche);
-	for (int i = 0; i < NFLOORS; i++)
+	for (int i = 0; i < NDATABASES; i++)
 	{
-		a->floors[i].database = InvalidOid;
-		a->floors[i].counted = InvalidOid;
-		pg_atomic_init_u64(&a->floors[i].epoch, 0);
+		a->databases[i].database = InvalidOid;
+		a->databases[i].counted = InvalidOid;
+		a->databases[i].scanned = InvalidOid;
+		pg_atomic_init_u64(&a->databases[i].epoch, 0);
 	}
 	ConditionVariableInit(&a->ended);
 	a->layout = LAYOUT;
@@ -344,25 +349,25 @@ le_shmem_stats_lock(void)
 	return &anchor->stats_lock;
 }
 
-static Floor *
-my_floor(void)
+static Database *
+my_database(void)
 {
-	static Floor *mine = NULL;
+	static Database *mine = NULL;
 	int			i;
 
 	if (mine != NULL)
 		return mine;
 	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
-	for (i = 0; i < NFLOORS - 1; i++)
+	for (i = 0; i < NDATABASES - 1; i++)
 	{
-		if (anchor->floors[i].database == MyDatabaseId ||
-			anchor->floors[i].database == InvalidOid)
+		if (anchor->databases[i].database == MyDatabaseId ||
+			anchor->databases[i].database == InvalidOid)
 		{
-			anchor->floors[i].database = MyDatabaseId;
+			anchor->databases[i].database = MyDatabaseId;
 			break;
 		}
 	}
-	mine = &anchor->floors[i];
+	mine = &anchor->databases[i];
 	LWLockRelease(&anchor->anchor_lock);
 	return mine;
 }
@@ -370,20 +375,20 @@ my_floor(void)
 pg_atomic_uint64 *
 le_shmem_floor(void)
 {
-	return &my_floor()->epoch;
+	return &my_database()->epoch;
 }
 
 bool
 le_shmem_add_election(Oid rel, int limit, int64 since)
 {
-	Floor	   *floor = my_floor();
+	Database   *mine = my_database();
 	bool		added;
 
 	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
-	added = floor->counted == rel && floor->database == MyDatabaseId &&
-		floor->counted_at > since && floor->elections < limit;
+	added = mine->counted == rel && mine->database == MyDatabaseId &&
+		mine->counted_at > since && mine->elections < limit;
 	if (added)
-		floor->elections++;
+		mine->elections++;
 	LWLockRelease(&anchor->anchor_lock);
 	return added;
 }
@@ -391,12 +396,38 @@ le_shmem_add_election(Oid rel, int limit, int64 since)
 void
 le_shmem_counted_elections(Oid rel, int count, int64 now)
 {
-	Floor	   *floor = my_floor();
+	Database   *mine = my_database();
 
 	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
-	floor->counted = rel;
-	floor->elections = count + 1;
-	floor->counted_at = now;
+	mine->counted = rel;
+	mine->elections = count + 1;
+	mine->counted_at = now;
+	LWLockRelease(&anchor->anchor_lock);
+}
+
+int64
+le_shmem_forgotten_until(Oid rel, int64 start)
+{
+	Database   *mine = my_database();
+	int64		until = LE_FOREVER;
+
+	LWLockAcquire(&anchor->anchor_lock, LW_SHARED);
+	if (mine->scanned == rel && mine->database == MyDatabaseId &&
+		mine->scanned_start == start)
+		until = mine->forgotten_until;
+	LWLockRelease(&anchor->anchor_lock);
+	return until;
+}
+
+void
+le_shmem_set_forgotten(Oid rel, int64 start, int64 until)
+{
+	Database   *mine = my_database();
+
+	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
+	mine->scanned = rel;
+	mine->scanned_start = start;
+	mine->forgotten_until = until;
 	LWLockRelease(&anchor->anchor_lock);
 }
 

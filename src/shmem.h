@@ -137,6 +137,14 @@ extern pg_atomic_uint64 *le_shmem_floor(void);
 extern bool le_shmem_add_election(Oid rel, int limit, int64 since);
 extern void le_shmem_counted_elections(Oid rel, int count, int64 now);
 
+/*
+ * When the last lease of a table of this database ends that a restart has left
+ * without a place, as it was found out in the incarnation that began then;
+ * LE_FOREVER if nobody has looked.
+ */
+extern int64 le_shmem_forgotten_until(Oid rel, int64 start);
+extern void le_shmem_set_forgotten(Oid rel, int64 start, int64 until);
+
 /* Wakes those who wait for the end of a term. */
 extern ConditionVariable *le_shmem_ended(void);
 
