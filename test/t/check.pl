@@ -352,10 +352,10 @@ sub counted
 # Instructions for one call.  What the server does now and then, it adds.
 sub instructions
 {
-	my ($dbh, $call, $calls) = @_;
+	my ($dbh, $call) = @_;
+	my $calls = 30;
 	my $least;
 
-	$calls //= 50;
 	$call->() foreach 1 .. 10;
 	foreach my $try (1 .. 3)
 	{
@@ -377,7 +377,7 @@ my @limits = (
 	[ check => 'nothing', 1.27, 'a check' ],
 	[ check_session => 'nothing', 1.29, 'a check of a session term' ],
 	[ again_session => 'nothing', 2.5, 'a bid of the session that leads' ],
-	[ ten_leases => 'nothing', 1.65, 'leader_renew_all, for ten leases' ],
+	[ ten_leases => 'nothing', 1.7, 'leader_renew_all, for ten leases' ],
 	[ term => 'term_by_hand', 0.6, 'a term' ],
 	[ term_session => 'term_by_hand', 0.61, 'a session term' ],
 	[ fenced_write => 'write_fenced_by_hand', 1.0, 'a fenced transaction' ],
@@ -388,7 +388,7 @@ my @limits = (
 # those of one holder.
 my @scaling = qw(renew renew_by_acquire lose check check_session again_session
   renew_all status stats term term_session fenced_write protected_insert);
-my $more = 1000;
+my $more = 600;
 
 # The first call of a session, after it has loaded the library.  What it takes to
 # get to know the tables and types is counted as well.
@@ -397,7 +397,7 @@ sub first_call
 	my ($sql, @bind) = @_;
 	my $least;
 
-	foreach my $try (1 .. 3)
+	foreach my $try (1 .. 2)
 	{
 		my $dbh = connect_to($node);
 
