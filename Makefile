@@ -22,6 +22,7 @@ OBJS = \
 	$(WIN32RES) \
 	src/answer.o \
 	src/arguments.o \
+	src/asked.o \
 	src/change.o \
 	src/clock.o \
 	src/config.o \
@@ -69,6 +70,7 @@ DATA = \
 REGRESS = \
 	acquire \
 	api \
+	asked \
 	configure \
 	depose \
 	drop \

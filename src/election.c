@@ -36,6 +36,9 @@
 #include "session.h"
 #include "standby.h"
 
+/* Between two times of counting what there is, if no limit is near */
+#define COUNT_PAUSE			(60 * LE_SECOND)
+
 /* Counts rows for max_elections; see too_many_elections. */
 static bool
 count_election(const LeElection *election, void *arg)
@@ -45,28 +48,24 @@ count_election(const LeElection *election, void *arg)
 }
 
 /*
- * Would another election be one too many?  Counting takes a scan, so a
- * backend counts at most once a second, and adds what it created since.  It
- * does not see what others create meanwhile: the limit keeps a flood away, it
- * is not exact.
+ * Would another election be one too many?  Counting takes a scan, so it is done
+ * once for the whole database, and what is created since is added.  What is
+ * created and rolled back counts as well, so before it is said that there are
+ * too many they are counted again; and every minute, as a restored table has
+ * rows that were never created.
  */
 static bool
 too_many_elections(Relation rel)
 {
-	static Oid	counted_rel = InvalidOid;
-	static int64 counted_at = 0;
-	static int	count = 0;
-	int64		now = le_clock_now();
+	Oid			relid = RelationGetRelid(rel);
+	int			count = 0;
 
-	if (counted_rel != RelationGetRelid(rel) || count >= le_max_elections ||
-		now - counted_at > LE_SECOND)
-	{
-		count = 0;
-		le_store_scan(rel, count_election, &count);
-		counted_rel = RelationGetRelid(rel);
-		counted_at = now;
-	}
-	return count++ >= le_max_elections;
+	if (le_shmem_add_election(relid, le_max_elections,
+							  le_clock_now() - COUNT_PAUSE))
+		return false;
+	le_store_scan(rel, count_election, &count);
+	le_shmem_counted_elections(relid, count, le_clock_now());
+	return count >= le_max_elections;
 }
 
 void

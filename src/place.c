@@ -21,8 +21,12 @@
  * Locking: the table's lock, shared to look, to renew and to find a renewal
  * spent, exclusive for all else.  So nothing can happen to a state between
  * the test of a renewal and its raise, and two renewals only compete to
- * raise.  The clock is read under the lock.  Names are hashed without the
- * epoch: the places of one election share a chain.
+ * raise.  The clock is read under the lock.
+ *
+ * Every place that is not free is in two chains: in that of its election, for
+ * whose hash the epoch does not count, and in that of its holder, which leads
+ * both ways, as one holder may have very many.  So nothing is searched but
+ * what was asked for, however many places there are.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,16 +44,32 @@
 
 /* Between two times of asking whether sessions that led still do */
 #define ASK_SESSIONS_PAUSE	(100 * LE_MS)
+/* For so many places of one holder is room at once */
+#define PLACES_AT_FIRST		16
+
+static uint32
+bucket_number(Oid database, Oid rel, const char *name)
+{
+	uint32		hash = hash_bytes((const unsigned char *) name, strlen(name));
+
+	hash = hash_combine(hash, hash_combine(database, rel));
+	return hash & (le_shmem_places()->nbuckets - 1);
+}
 
 static int *
 bucket_of(Oid rel, const char *election)
 {
-	LePlaceTable *table = le_shmem_places();
-	uint32		hash = hash_bytes((const unsigned char *) election,
-								  strlen(election));
+	return &le_shmem_places()->buckets[bucket_number(MyDatabaseId, rel,
+													 election)];
+}
 
-	hash = hash_combine(hash, hash_combine(MyDatabaseId, rel));
-	return &table->buckets[hash & (table->nbuckets - 1)];
+static int *
+holders_bucket(Oid database, Oid rel, const char *holder)
+{
+	LePlaceTable *table = le_shmem_places();
+
+	return &table->buckets[table->nbuckets +
+						   bucket_number(database, rel, holder)];
 }
 
 static bool
@@ -288,6 +308,33 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	return led;
 }
 
+/* To the places of its holder, and from them; the lock is held exclusively. */
+static void
+join_holder(LePlace *place)
+{
+	int		   *bucket = holders_bucket(place->database, place->rel,
+										place->holder);
+
+	place->holder_previous = -1;
+	place->holder_next = *bucket;
+	*bucket = place - le_shmem_place(0);
+	if (place->holder_next >= 0)
+		le_shmem_place(place->holder_next)->holder_previous = *bucket;
+}
+
+static void
+leave_holder(const LePlace *place)
+{
+	if (place->holder_previous >= 0)
+		le_shmem_place(place->holder_previous)->holder_next = place->holder_next;
+	else
+		*holders_bucket(place->database, place->rel, place->holder) =
+			place->holder_next;
+	if (place->holder_next >= 0)
+		le_shmem_place(place->holder_next)->holder_previous =
+			place->holder_previous;
+}
+
 /*
  * Frees the place that a link leads to; the link leads on to the next one.
  * The lock is held in exclusive mode.
@@ -300,6 +347,7 @@ free_at(int *link)
 	LePlace    *place = le_shmem_place(index);
 
 	*link = place->next;
+	leave_holder(place);
 	place->state = LE_PLACE_FREE;
 	place->next = table->first_free;
 	table->first_free = index;
@@ -414,6 +462,7 @@ le_place_make(const LeKey *key, const LeElection *row, int64 lock_delay,
 		strlcpy(place->holder, row->holder, sizeof(place->holder));
 		place->next = *bucket;
 		*bucket = place - le_shmem_place(0);
+		join_holder(place);
 	}
 	LWLockRelease(le_shmem_lock());
 	return place != NULL;
@@ -537,7 +586,7 @@ le_place_configure(const LeKey *key, const char *owner, int64 lock_delay)
 	LWLockRelease(le_shmem_lock());
 }
 
-/* Does the cursor stand on a place of that holder in that installation? */
+/* Is it a place of that holder in that installation? */
 static bool
 is_holders(const LePlace *place, Oid rel, const char *holder)
 {
@@ -546,17 +595,67 @@ is_holders(const LePlace *place, Oid rel, const char *holder)
 		strcmp(place->holder, holder) == 0;
 }
 
+/* Notes the places of a list's holder, as far as there is room; all count. */
+static int
+collect(LePlaceList *list, int room)
+{
+	int			count = 0;
+	int			index;
+
+	(void) lock_shared();
+	index = *holders_bucket(MyDatabaseId, list->rel, list->holder);
+	while (index >= 0)
+	{
+		const LePlace *place = le_shmem_place(index);
+
+		if (is_holders(place, list->rel, list->holder))
+		{
+			if (count < room)
+			{
+				list->refs[count].index = index;
+				list->refs[count].epoch = place->epoch;
+			}
+			count++;
+		}
+		index = place->holder_next;
+	}
+	LWLockRelease(le_shmem_lock());
+	return count;
+}
+
+LePlaceList *
+le_place_list(Oid rel, const char *holder)
+{
+	LePlaceList *list = palloc(sizeof(LePlaceList));
+	int			room = PLACES_AT_FIRST;
+
+	list->rel = rel;
+	list->holder = holder;
+	list->refs = palloc(room * sizeof(LePlaceRef));
+	while ((list->left = collect(list, room)) > room)
+	{
+		/* A few more may come before we look again. */
+		room = list->left + PLACES_AT_FIRST;
+		list->refs = repalloc(list->refs, room * sizeof(LePlaceRef));
+	}
+	return list;
+}
+
 bool
-le_place_next(Oid rel, const char *holder, int *cursor, LePlaceInfo *info)
+le_place_next(LePlaceList *list, LePlaceInfo *info)
 {
 	LePlaceTable *table = lock_shared();
 	LePlace    *place = NULL;
 
 	info->now = le_clock_now();
-	while (place == NULL && *cursor < table->used)
+	while (place == NULL && list->left > 0)
 	{
-		place = le_shmem_place((*cursor)++);
-		if (!is_holders(place, rel, holder))
+		/* Places are listed from the newest on. */
+		const LePlaceRef *ref = &list->refs[--list->left];
+
+		place = le_shmem_place(ref->index);
+		if (place->epoch != ref->epoch ||
+			!is_holders(place, list->rel, list->holder))
 			place = NULL;
 	}
 	if (place)

@@ -33,6 +33,21 @@ typedef struct LePlaceInfo
 	char		holder[LE_NAME_MAX + 1];
 } LePlaceInfo;
 
+/* Which place it was, and of which term then */
+typedef struct LePlaceRef
+{
+	int			index;
+	int64		epoch;
+} LePlaceRef;
+
+typedef struct LePlaceList
+{
+	Oid			rel;
+	const char *holder;
+	int			left;			/* of the places, from the first on */
+	LePlaceRef *refs;
+} LePlaceList;
+
 extern void le_place_look(const LeKey *key, LePlaceInfo *info);
 
 /*
@@ -90,11 +105,13 @@ extern void le_place_free(const LeKey *key);
 extern void le_place_configure(const LeKey *key, const char *owner,
 							   int64 lock_delay);
 
+/* The places that one holder has, in the caller's memory context. */
+extern LePlaceList *le_place_list(Oid rel, const char *holder);
+
 /*
- * Copies the places of one holder in turn: start with *cursor = 0; false
+ * Copies those of a list in turn, but for what has been freed since; false
  * after the last.
  */
-extern bool le_place_next(Oid rel, const char *holder, int *cursor,
-						  LePlaceInfo *info);
+extern bool le_place_next(LePlaceList *list, LePlaceInfo *info);
 
 #endif							/* LE_PLACE_H */

@@ -213,6 +213,9 @@ typedef struct Forgotten
 	const char *holder;
 	List	   *keys;			/* of LeKey */
 	bool		all;			/* are those all that there are? */
+	int64		now;
+	int64		start;			/* of the incarnation */
+	int64		until;			/* when the last one of all holders ends */
 } Forgotten;
 
 static bool
@@ -221,24 +224,28 @@ collect_forgotten(const LeElection *election, void *arg)
 	Forgotten  *forgotten = arg;
 	LeView		view;
 
-	if (election->held && election->kind == LE_KIND_LEASE &&
-		strcmp(election->holder, forgotten->holder) == 0)
+	if (!election->held || election->kind != LE_KIND_LEASE ||
+		le_place_forgotten_deadline(forgotten->start, election->ttl) <=
+		forgotten->now)
+		return true;
+	view.row = *election;
+	le_view_judge(forgotten->state, &view);
+	if (view.forgotten)
+		forgotten->until = Max(forgotten->until, view.deadline);
+	if (strcmp(election->holder, forgotten->holder) != 0)
+		return true;
+	if (view.forgotten && view.standing == LE_STANDING_HELD &&
+		le_rights_has(election->owner))
 	{
-		view.row = *election;
-		le_view_judge(forgotten->state, &view);
-		if (view.forgotten && view.standing == LE_STANDING_HELD &&
-			le_rights_has(election->owner))
-		{
-			LeKey	   *key = palloc(sizeof(LeKey));
+		LeKey	   *key = palloc(sizeof(LeKey));
 
-			key->rel = forgotten->state;
-			key->election = pstrdup(election->election);
-			key->epoch = election->epoch;
-			forgotten->keys = lappend(forgotten->keys, key);
-		}
-		else if (view.unconfirmed)
-			forgotten->all = false;
+		key->rel = forgotten->state;
+		key->election = pstrdup(election->election);
+		key->epoch = election->epoch;
+		forgotten->keys = lappend(forgotten->keys, key);
 	}
+	else if (view.unconfirmed)
+		forgotten->all = false;
 	return true;
 }
 
@@ -255,9 +262,10 @@ renew_and_tell(const LeKey *key, LeTell tell, void *arg)
 
 /*
  * Gives the places back that a restart has taken from a holder's leases.  A
- * lease without a place ends at the latest one longest TTL after the start, so
- * later there is nothing to scan for; nor when this backend did it before for
- * the same holder and user and met nobody at work.
+ * lease without a place ends one TTL after the start.  When the last of them
+ * does, each scan finds out anew, for all backends: later there is nothing to
+ * scan for; nor when this backend did it before for the same holder and user
+ * and met nobody at work.
  */
 static void
 reclaim_all(Oid state, const char *holder, LeTell tell, void *arg)
@@ -269,7 +277,7 @@ reclaim_all(Oid state, const char *holder, LeTell tell, void *arg)
 		int64		start;
 		char		holder[LE_NAME_MAX + 1];
 	}			done;
-	Forgotten	forgotten = {state, holder, NIL, true};
+	Forgotten	forgotten = {.state = state,.holder = holder,.all = true};
 	LeKey		nobody = {state, "", 0};
 	LePlaceInfo info;
 	Relation	rel;
@@ -278,13 +286,17 @@ reclaim_all(Oid state, const char *holder, LeTell tell, void *arg)
 
 	le_place_look(&nobody, &info);
 	if (info.now - info.start > LE_TTL_MAX ||
+		info.now >= le_shmem_forgotten_until(state, info.start) ||
 		(done.rel == state && done.user == GetUserId() &&
 		 done.start == info.start && strcmp(done.holder, holder) == 0))
 		return;
 
+	forgotten.now = info.now;
+	forgotten.start = info.start;
 	rel = le_state_open(state, AccessShareLock);
 	le_store_scan(rel, collect_forgotten, &forgotten);
 	table_close(rel, AccessShareLock);
+	le_shmem_set_forgotten(state, info.start, forgotten.until);
 	foreach(lc, forgotten.keys)
 	{
 		if (reclaim(lfirst(lc), until))
@@ -305,11 +317,12 @@ void
 le_renewal_renew_all(Oid state, const char *holder, LeTell tell, void *arg)
 {
 	LePlaceInfo info;
-	int			cursor = 0;
+	LePlaceList *list;
 
 	le_require_primary();
 	le_shmem_attach();
-	while (le_place_next(state, holder, &cursor, &info))
+	list = le_place_list(state, holder);
+	while (le_place_next(list, &info))
 	{
 		LeKey		key = {state, info.election, info.epoch};
 

@@ -14,8 +14,8 @@
  * the library was replaced on disk, old and new backends live side by side
  * until the last old one ends, and must not misread each other's memory.
  *
- * Lock order: the anchor's lock is taken only to find or make the table, and
- * no other lock of ours within it.
+ * Lock order: the anchor's lock is taken only to find or make the table, or for
+ * what is known of a database, and no other lock of ours within it.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +27,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+#include "clock.h"
 #include "compat.h"
 #include "guc.h"
 #include "shmem.h"
@@ -39,13 +40,20 @@
 #define ANCHOR_MAGIC		0x4c454144
 #define LAYOUT_VERSION		1
 #define ANCHOR_SIZE			4096
-#define NFLOORS				128
+#define NDATABASES			64
 
-typedef struct Floor
+/* What is known of a database */
+typedef struct Database
 {
 	Oid			database;		/* InvalidOid if free, and in the last one */
+	Oid			counted;		/* table whose elections were counted */
+	int			elections;
+	int64		counted_at;
+	Oid			scanned;		/* table searched for forgotten leases */
+	int64		scanned_start;	/* in the incarnation that began then */
+	int64		forgotten_until;
 	pg_atomic_uint64 epoch;
-} Floor;
+} Database;
 
 typedef struct Anchor
 {
@@ -56,7 +64,7 @@ typedef struct Anchor
 	LWLock		anchor_lock;
 	LWLock		places_lock;
 	LWLock		stats_lock;
-	Floor		floors[NFLOORS];	/* found and taken under anchor_lock */
+	Database	databases[NDATABASES];	/* all but epochs under anchor_lock */
 	ConditionVariable ended;
 } Anchor;
 
@@ -90,7 +98,7 @@ static Size
 places_offset(int nbuckets)
 {
 	return MAXALIGN(add_size(offsetof(LePlaceTable, buckets),
-							 mul_size(nbuckets, sizeof(int))));
+							 mul_size(nbuckets, 2 * sizeof(int))));
 }
 
 /* There is one slot of statistics for each place. */
@@ -126,10 +134,12 @@ init_anchor(void *ptr)
 	LWLockInitialize(&a->anchor_lock, a->tranche);
 	LWLockInitialize(&a->places_lock, a->tranche);
 	LWLockInitialize(&a->stats_lock, a->tranche);
-	for (int i = 0; i < NFLOORS; i++)
+	for (int i = 0; i < NDATABASES; i++)
 	{
-		a->floors[i].database = InvalidOid;
-		pg_atomic_init_u64(&a->floors[i].epoch, 0);
+		a->databases[i].database = InvalidOid;
+		a->databases[i].counted = InvalidOid;
+		a->databases[i].scanned = InvalidOid;
+		pg_atomic_init_u64(&a->databases[i].epoch, 0);
 	}
 	ConditionVariableInit(&a->ended);
 	a->layout = LAYOUT;
@@ -148,7 +158,7 @@ init_table(LePlaceTable *table, int nplaces)
 	table->start_lsn = InvalidXLogRecPtr;
 	table->timeline = 0;
 	memset(&table->quorum, 0, sizeof(table->quorum));
-	for (int i = 0; i < table->nbuckets; i++)
+	for (int i = 0; i < 2 * table->nbuckets; i++)
 		table->buckets[i] = -1;
 }
 
@@ -339,27 +349,86 @@ le_shmem_stats_lock(void)
 	return &anchor->stats_lock;
 }
 
-pg_atomic_uint64 *
-le_shmem_floor(void)
+static Database *
+my_database(void)
 {
-	static Floor *mine = NULL;
+	static Database *mine = NULL;
 	int			i;
 
 	if (mine != NULL)
-		return &mine->epoch;
+		return mine;
 	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
-	for (i = 0; i < NFLOORS - 1; i++)
+	for (i = 0; i < NDATABASES - 1; i++)
 	{
-		if (anchor->floors[i].database == MyDatabaseId ||
-			anchor->floors[i].database == InvalidOid)
+		if (anchor->databases[i].database == MyDatabaseId ||
+			anchor->databases[i].database == InvalidOid)
 		{
-			anchor->floors[i].database = MyDatabaseId;
+			anchor->databases[i].database = MyDatabaseId;
 			break;
 		}
 	}
-	mine = &anchor->floors[i];
+	mine = &anchor->databases[i];
 	LWLockRelease(&anchor->anchor_lock);
-	return &mine->epoch;
+	return mine;
+}
+
+pg_atomic_uint64 *
+le_shmem_floor(void)
+{
+	return &my_database()->epoch;
+}
+
+bool
+le_shmem_add_election(Oid rel, int limit, int64 since)
+{
+	Database   *mine = my_database();
+	bool		added;
+
+	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
+	added = mine->counted == rel && mine->database == MyDatabaseId &&
+		mine->counted_at > since && mine->elections < limit;
+	if (added)
+		mine->elections++;
+	LWLockRelease(&anchor->anchor_lock);
+	return added;
+}
+
+void
+le_shmem_counted_elections(Oid rel, int count, int64 now)
+{
+	Database   *mine = my_database();
+
+	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
+	mine->counted = rel;
+	mine->elections = count + 1;
+	mine->counted_at = now;
+	LWLockRelease(&anchor->anchor_lock);
+}
+
+int64
+le_shmem_forgotten_until(Oid rel, int64 start)
+{
+	Database   *mine = my_database();
+	int64		until = LE_FOREVER;
+
+	LWLockAcquire(&anchor->anchor_lock, LW_SHARED);
+	if (mine->scanned == rel && mine->database == MyDatabaseId &&
+		mine->scanned_start == start)
+		until = mine->forgotten_until;
+	LWLockRelease(&anchor->anchor_lock);
+	return until;
+}
+
+void
+le_shmem_set_forgotten(Oid rel, int64 start, int64 until)
+{
+	Database   *mine = my_database();
+
+	LWLockAcquire(&anchor->anchor_lock, LW_EXCLUSIVE);
+	mine->scanned = rel;
+	mine->scanned_start = start;
+	mine->forgotten_until = until;
+	LWLockRelease(&anchor->anchor_lock);
 }
 
 ConditionVariable *

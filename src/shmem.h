@@ -33,6 +33,8 @@ typedef enum LePlaceState
 typedef struct LePlace
 {
 	int			next;			/* in its bucket or in the free list, or -1 */
+	int			holder_next;	/* among those of its holder, or -1 */
+	int			holder_previous;	/* or -1 if it is the first one */
 	LePlaceState state;
 	Oid			database;
 	Oid			rel;
@@ -61,7 +63,7 @@ typedef struct LeQuorum
 typedef struct LePlaceTable
 {
 	int			nplaces;
-	int			nbuckets;		/* a power of two */
+	int			nbuckets;		/* of each kind; a power of two */
 	int			first_free;		/* or -1 */
 	int			used;			/* places from here on were never used */
 	int64		asked_at;		/* when sessions were last asked for, see
@@ -71,7 +73,8 @@ typedef struct LePlaceTable
 	XLogRecPtr	start_lsn;
 	TimeLineID	timeline;
 	LeQuorum	quorum;
-	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* the places follow */
+	/* Those of elections, then those of holders; the places follow. */
+	int			buckets[FLEXIBLE_ARRAY_MEMBER];
 } LePlaceTable;
 
 /* In so many parts is the last hour divided. */
@@ -124,6 +127,23 @@ extern LWLock *le_shmem_stats_lock(void);
  * Databases beyond the first so many share one.
  */
 extern pg_atomic_uint64 *le_shmem_floor(void);
+
+/*
+ * How many elections a table of this database has, as far as is known.  The
+ * first adds one that is about to be created; false, and nothing is added, if
+ * they must be counted before: as nobody has done so since that time, or as
+ * there are that many.  The second says what was counted, and adds the one.
+ */
+extern bool le_shmem_add_election(Oid rel, int limit, int64 since);
+extern void le_shmem_counted_elections(Oid rel, int count, int64 now);
+
+/*
+ * When the last lease of a table of this database ends that a restart has left
+ * without a place, as it was found out in the incarnation that began then;
+ * LE_FOREVER if nobody has looked.
+ */
+extern int64 le_shmem_forgotten_until(Oid rel, int64 start);
+extern void le_shmem_set_forgotten(Oid rel, int64 start, int64 until);
 
 /* Wakes those who wait for the end of a term. */
 extern ConditionVariable *le_shmem_ended(void);

@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "arguments.h"
+#include "asked.h"
 #include "clock.h"
 #include "relations.h"
 #include "rights.h"
@@ -108,7 +109,7 @@ le_leader_election_stats(PG_FUNCTION_ARGS)
 	if (!RecoveryInProgress())
 		le_shmem_attach();
 	rel = le_state_open(rows.state, AccessShareLock);
-	le_store_scan(rel, put_stats, &rows);
+	le_store_scan_for(rel, le_asked_election(fcinfo), put_stats, &rows);
 	table_close(rel, AccessShareLock);
 	return (Datum) 0;
 }

@@ -17,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "asked.h"
 #include "clock.h"
 #include "config.h"
 #include "relations.h"
@@ -177,7 +178,7 @@ le_leader_election_status(PG_FUNCTION_ARGS)
 	rel = le_state_open(status.state, AccessShareLock);
 	status.metadata = le_metadata_open(relations.metadata, AccessShareLock);
 	status.config = le_config_open(relations.config, AccessShareLock);
-	le_store_scan(rel, put_status, &status);
+	le_store_scan_for(rel, le_asked_election(fcinfo), put_status, &status);
 	table_close(status.config, AccessShareLock);
 	table_close(status.metadata, AccessShareLock);
 	table_close(rel, AccessShareLock);

@@ -191,6 +191,22 @@ le_store_scan(Relation rel, LeStoreVisit visit, void *arg)
 }
 
 void
+le_store_scan_for(Relation rel, const char *election, LeStoreVisit visit,
+				  void *arg)
+{
+	LeElection	row;
+
+	if (election == NULL)
+	{
+		le_store_scan(rel, visit, arg);
+		return;
+	}
+	le_store_read(rel, election, &row);
+	if (row.exists)
+		visit(&row, arg);
+}
+
+void
 le_store_write(Relation rel, const LeElection *election)
 {
 	TupleTableSlot *slot = table_slot_create(rel, NULL);

@@ -64,6 +64,10 @@ extern void le_store_write(Relation rel, const LeElection *election);
 typedef bool (*LeStoreVisit) (const LeElection *election, void *arg);
 extern void le_store_scan(Relation rel, LeStoreVisit visit, void *arg);
 
+/* The same for one election, if there is such; for all if the name is NULL. */
+extern void le_store_scan_for(Relation rel, const char *election,
+							  LeStoreVisit visit, void *arg);
+
 /*
  * The metadata of one term, as a new value in the current context.  False if
  * there is none.
