@@ -135,11 +135,12 @@ deadline_of(LePlace *place, int64 now)
 {
 	int64		deadline = (int64) pg_atomic_read_u64(&place->deadline);
 	uint64		renewed = pg_atomic_read_u64(&place->renewed);
+	int64		vouched;
 
 	if (place->ttl == 0 || !le_standby_defined())
 		return deadline;
-	deadline = Max(deadline, place->ttl +
-				   Min((int64) renewed, le_quorum_vouched((int64) renewed)));
+	vouched = le_quorum_vouched((int64) renewed);
+	deadline = Max(deadline, place->ttl + Min((int64) renewed, vouched));
 	if (now >= deadline)
 		(void) pg_atomic_compare_exchange_u64(&place->renewed, &renewed, 0);
 	return deadline;
