@@ -35,8 +35,9 @@
 /* Spreads those whom one notification wakes. */
 #define NOTIFIED_SPREAD		(20 * CLOCK_MS)
 
-static bool
-keeps_lease(const Run *run)
+/* Whether it is to be renewed */
+bool
+campaign_keeps_lease(const Run *run)
 {
 	return run->phase == PHASE_LEADING ||
 		(run->phase == PHASE_ENDING && run->reason == REASON_SIGNAL && !run->given_up);
@@ -49,7 +50,7 @@ keeps_lease(const Run *run)
 static int64
 patience(const Run *run)
 {
-	if (keeps_lease(run))
+	if (campaign_keeps_lease(run))
 		return clock_within(run->ttl / 6, clock_earlier(run->ttl / 3, CLOCK_SECOND), PATIENCE_MOST);
 	return clock_within(run->ttl / 3, CLOCK_SECOND, PATIENCE_MOST);
 }
@@ -57,7 +58,7 @@ patience(const Run *run)
 static int64
 backoff(Run *run)
 {
-	int64		most = keeps_lease(run) ? clock_earlier(run->ttl / 12, CLOCK_SECOND) : BACKOFF_MOST;
+	int64		most = campaign_keeps_lease(run) ? clock_earlier(run->ttl / 12, CLOCK_SECOND) : BACKOFF_MOST;
 	int64		pause = BACKOFF_LEAST << clock_earlier(run->failures, 10);
 
 	run->failures++;
@@ -85,14 +86,15 @@ trouble_is_over(Run *run)
 	run->failures = 0;
 }
 
-/* From the beginning, with or without a connection */
+/* From the beginning, with or without a connection, after a pause */
 void
-campaign_begin(Run *run)
+campaign_begin(Run *run, int64 pause)
 {
 	run->phase = PHASE_CAMPAIGNING;
 	run->reason = REASON_NONE;
 	run->free_since = CLOCK_NEVER;
-	run->ask_at = run->reconnect_at = clock_now();
+	run->reconnect_at = clock_now();
+	run->ask_at = run->stand_at = run->reconnect_at + pause;
 	free(run->leader);
 	run->leader = NULL;
 }
@@ -118,7 +120,7 @@ choose_question(const Run *run, Question *question)
 			return true;
 		default:
 			*question = QUESTION_RENEWAL;
-			return keeps_lease(run);
+			return campaign_keeps_lease(run);
 	}
 }
 
@@ -130,6 +132,10 @@ ask_next(Run *run)
 	if (!choose_question(run, &run->question))
 		return;
 	run->asked_at = clock_now();
+
+	/* We may have been stopped since the clock was looked at last. */
+	if (run->question == QUESTION_RENEWAL && run->asked_at >= run->term_at)
+		return;
 	deadline = run->asked_at + patience(run);
 	switch (run->question)
 	{
@@ -150,6 +156,15 @@ ask_next(Run *run)
 	}
 }
 
+/* Asks sooner, but not before the time when we may stand again */
+static void
+ask_by(Run *run, int64 at)
+{
+	run->ask_at = clock_earlier(run->ask_at, at);
+	if (run->phase == PHASE_CAMPAIGNING)
+		run->ask_at = clock_later(run->ask_at, run->stand_at);
+}
+
 /* Connects or asks, if it is time to. */
 void
 campaign_act(Run *run)
@@ -160,8 +175,7 @@ campaign_act(Run *run)
 	if (c->notified)
 	{
 		c->notified = false;
-		run->ask_at = clock_earlier(run->ask_at, now + (run->phase == PHASE_CAMPAIGNING ?
-														clock_jittered(NOTIFIED_SPREAD) : 0));
+		ask_by(run, now + (run->phase == PHASE_CAMPAIGNING ? clock_jittered(NOTIFIED_SPREAD) : 0));
 	}
 	if (c->state == CONN_DOWN && now >= run->reconnect_at)
 		connection_open(c, now + patience(run));
@@ -304,7 +318,7 @@ answer_term(Run *run, const Answer *answer)
 static void
 answer_renewal(Run *run, const Answer *answer)
 {
-	if (!keeps_lease(run))
+	if (!campaign_keeps_lease(run))
 		return;
 	run->ask_at = run->asked_at + answer->retry_after;
 	if (answer->is_leader)
@@ -435,7 +449,7 @@ lost_connection(Run *run)
 	report_trouble(run, "disconnected", run->connection.error.data);
 	run->reconnect_at = clock_now() + backoff(run);
 	run->ask_at = run->reconnect_at;
-	if (ended_term && keeps_lease(run))
+	if (ended_term && campaign_keeps_lease(run))
 		run_lose(run, REASON_LOST, clock_now() + overlap(run),
 				 "leadership lost with the connection");
 	if (run->phase == PHASE_RELEASING)
@@ -478,7 +492,7 @@ campaign_process(Run *run, short revents)
 			if (!run->connected_before)
 				notify_supervisor("READY=1");
 			run->connected_before = true;
-			run->ask_at = clock_earlier(run->ask_at, clock_now());
+			ask_by(run, clock_now());
 			break;
 		case CONN_ANSWERED:
 			answered(run);

@@ -134,9 +134,12 @@ obey(Charge *charge, const Order *order)
 		case ORDER_STEP_DOWN:
 			if (charge->pid == 0)
 				break;
-			charge->told = true;
 			charge->kill_at = clock_earlier(charge->kill_at, order->kill_at);
-			signal_group(charge, SIGTERM);
+
+			/* A second one may mean that there is no time to tidy up. */
+			if (!charge->told)
+				signal_group(charge, SIGTERM);
+			charge->told = true;
 			break;
 		case ORDER_DISMISS:
 			terminal_take_back(&charge->inheritance);

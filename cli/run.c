@@ -156,16 +156,11 @@ run_finish(Run *run)
 			}
 			/* FALLTHROUGH */
 		case REASON_NONE:
-			{
-				/* Another candidate's command may be in a better state. */
-				int64		pause = run->reason == REASON_WATCHDOG ? run->ttl / 3 : 0;
-
-				campaign_begin(run);
-				run->ask_at += pause;
-				if (run->options->timeout > 0)
-					run->timeout_at = clock_now() + run->options->timeout;
-				break;
-			}
+			/* Another candidate's command may be in a better state. */
+			campaign_begin(run, run->reason == REASON_WATCHDOG ? run->ttl / 3 : 0);
+			if (run->options->timeout > 0)
+				run->timeout_at = clock_now() + run->options->timeout;
+			break;
 		case REASON_TIMEOUT:
 			run->exit_code = EXIT_NOT_LEADER;
 			break;
@@ -388,7 +383,7 @@ check_clock(Run *run)
 {
 	int64		now = clock_now();
 
-	if (run->phase == PHASE_LEADING && now >= run->term_at)
+	if (campaign_keeps_lease(run) && now >= run->term_at)
 		run_lose(run, REASON_LOST, run->kill_at, "leadership lost: the lease was not renewed in time");
 	if (run->phase == PHASE_LEADING && now >= run->silent_at)
 		run_lose(run, REASON_WATCHDOG, run->kill_at, "the command has not said that it is alive for %lld ms",
@@ -543,7 +538,7 @@ prepare(Run *run, const RunOptions *options, Target *target)
 	run->timeout_at = options->timeout > 0 ? clock_now() + options->timeout : CLOCK_NEVER;
 	run->supervisor_interval = notify_supervisor_interval();
 	run->supervisor_at = run->supervisor_interval == CLOCK_NEVER ? CLOCK_NEVER : clock_now();
-	campaign_begin(run);
+	campaign_begin(run, 0);
 }
 
 /* Nothing is left to keep, so it may be killed if it is stopped. */

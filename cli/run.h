@@ -74,6 +74,7 @@ typedef struct Run
 	Question	question;		/* under way */
 	int64		asked_at;
 	int64		ask_at;			/* the next one */
+	int64		stand_at;		/* no term is asked for before */
 	int64		free_since;		/* the election was seen free, or CLOCK_NEVER */
 	char	   *leader;			/* the other one that was reported last */
 	char	   *trouble;		/* likewise */
@@ -118,7 +119,8 @@ extern void run_finish(Run *run);
 extern void run_read_signals(Run *run);
 
 /* campaign.c */
-extern void campaign_begin(Run *run);
+extern void campaign_begin(Run *run, int64 pause);
+extern bool campaign_keeps_lease(const Run *run);
 extern void campaign_act(Run *run);
 extern void campaign_process(Run *run, short revents);
 extern int64 campaign_next(const Run *run);
