@@ -275,7 +275,8 @@ foreach my $name (qw(term term_session))
 	is($growth->{deletes}, 0, "$what deletes no row");
 	is($growth->{table_scans}, 0, "$what scans no table");
 	cmp_ok($growth->{flushes}, '<=', 2.05, "P7: $what flushes the log twice");
-	cmp_ok($growth->{flushes}, '>=', 2, "P7: $what flushes the log twice, not less");
+	# Now and then another process is faster to do it.
+	cmp_ok($growth->{flushes}, '>', 1.9, "P7: $what flushes the log twice, not less");
 	note(sprintf '%s: %d bytes of the log, by hand %d', $what, $growth->{wal}, $by_hand->{wal});
 	cmp_ok($growth->{wal} / $by_hand->{wal}, '<', 1.2, "$what writes little more than one by hand");
 }
