@@ -169,6 +169,30 @@ SELECT is_leader FROM leader_acquire('fence many 50', 'h2', '1 h');
 COMMIT;
 SELECT leader FROM leader_status WHERE election = 'fence many 50';
 
+-- Few tokens, and with those of a savepoint as many as are looked up in another way.
+-- When it is rolled back, its own are forgotten, and those of before are not.
+CREATE TABLE fence_many (n int);
+SELECT leader_protect('fence_many', 'fence many {n}');
+BEGIN;
+SELECT set_config('leader_election.fence', format('"fence many 1"=%s, "fence many 2"=%s', a.epoch, b.epoch), true) <> '' AS set
+FROM leader_status a, leader_status b WHERE a.election = 'fence many 1' AND b.election = 'fence many 2';
+INSERT INTO fence_many VALUES (1);
+SELECT leader_fence(election, epoch) FROM leader_status WHERE election = 'fence many 2';
+SAVEPOINT many;
+SELECT count(leader_fence(election, epoch)) FROM leader_status WHERE election ~ '^fence many 1.?$';
+SET LOCAL leader_election.fence = '';
+INSERT INTO fence_many VALUES (1), (2), (10), (19);
+ROLLBACK TO many;
+INSERT INTO fence_many VALUES (1), (2);
+SET LOCAL leader_election.fence = '';
+INSERT INTO fence_many VALUES (2);
+SELECT state FROM outcome('INSERT INTO fence_many VALUES (1)');
+SELECT state FROM outcome('INSERT INTO fence_many VALUES (10)');
+SELECT count(leader_fence(election, epoch)) FROM leader_status WHERE election ~ '^fence many 1.?$';
+INSERT INTO fence_many VALUES (1), (10);
+COMMIT;
+SELECT n, count(*) FROM fence_many GROUP BY n ORDER BY n;
+
 -- A trigger that somebody else made of leader_fence_check() must be used as it is
 -- meant.
 CREATE TABLE fence_misused (id int, e bigint);

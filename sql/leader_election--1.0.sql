@@ -99,18 +99,25 @@ COMMENT ON SEQUENCE leader_election_epoch_drawn_at IS
 
 -- Leases
 
+-- A type and not OUT arguments: of those, the server would look up every column
+-- at each call.
+CREATE TYPE leader_answer AS (
+    is_leader boolean,
+    epoch bigint,
+    leader text,
+    expires_in interval,
+    step_down_after interval,
+    retry_after interval);
+COMMENT ON TYPE leader_answer IS
+'the answer to a bid or a renewal';
+
 CREATE FUNCTION leader_acquire(
     election text,
     holder text,
     ttl interval DEFAULT NULL,
     wait interval DEFAULT '0',
-    metadata jsonb DEFAULT NULL,
-    OUT is_leader boolean,
-    OUT epoch bigint,
-    OUT leader text,
-    OUT expires_in interval,
-    OUT step_down_after interval,
-    OUT retry_after interval)
+    metadata jsonb DEFAULT NULL)
+RETURNS leader_answer
 AS 'MODULE_PATHNAME', 'le_leader_acquire'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION leader_acquire(text, text, interval, interval, jsonb) IS
@@ -121,28 +128,12 @@ CREATE FUNCTION leader_acquire_session(
     holder text DEFAULT NULL,
     ttl interval DEFAULT NULL,
     wait interval DEFAULT '0',
-    metadata jsonb DEFAULT NULL,
-    OUT is_leader boolean,
-    OUT epoch bigint,
-    OUT leader text,
-    OUT expires_in interval,
-    OUT step_down_after interval,
-    OUT retry_after interval)
+    metadata jsonb DEFAULT NULL)
+RETURNS leader_answer
 AS 'MODULE_PATHNAME', 'le_leader_acquire_session'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION leader_acquire_session(text, text, interval, interval, jsonb) IS
 'acquire leadership for as long as this session lasts';
-
--- A type, as an argument and a column are both called epoch.
-CREATE TYPE leader_answer AS (
-    is_leader boolean,
-    epoch bigint,
-    leader text,
-    expires_in interval,
-    step_down_after interval,
-    retry_after interval);
-COMMENT ON TYPE leader_answer IS
-'the answer to a renewal: the columns of leader_acquire()';
 
 CREATE FUNCTION leader_renew(election text, epoch bigint)
 RETURNS leader_answer

@@ -16,7 +16,6 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/typcache.h"
 
@@ -38,8 +37,8 @@ enum
 	ANSWER_NATTS
 };
 
-static const char *const interval_columns[] = {
-	"expires_in", "step_down_after", "retry_after"
+static const Oid column_types[ANSWER_NATTS] = {
+	BOOLOID, INT8OID, TEXTOID, INTERVALOID, INTERVALOID, INTERVALOID
 };
 
 void
@@ -115,52 +114,39 @@ retry_after(const LeAnswer *answer)
 }
 
 /*
- * The row type of a function with OUT parameters.  Its columns are known here,
- * and reading them from the catalog at each call would cost more than a
- * renewal does.  A function that is declared otherwise is refused by the
- * executor.
+ * The type that the function returns.  The executor has looked it up already
+ * for a function in FROM, as most calls are made.  A superuser may have altered
+ * it, and the columns are filled in by number.
  */
 static TupleDesc
-record_desc(void)
+answer_desc(FunctionCallInfo fcinfo)
 {
-	static TupleDesc desc = NULL;
-	TupleDesc	made;
-	MemoryContext old;
+	ReturnSetInfo *info = (ReturnSetInfo *) fcinfo->resultinfo;
+	TupleDesc	desc;
+	bool		intact;
 
-	if (desc != NULL)
-		return desc;
-	old = MemoryContextSwitchTo(TopMemoryContext);
-	made = CreateTemplateTupleDesc(ANSWER_NATTS);
-	TupleDescInitEntry(made, ANSWER_IS_LEADER + 1, "is_leader", BOOLOID, -1, 0);
-	TupleDescInitEntry(made, ANSWER_EPOCH + 1, "epoch", INT8OID, -1, 0);
-	TupleDescInitEntry(made, ANSWER_LEADER + 1, "leader", TEXTOID, -1, 0);
-	for (int i = ANSWER_EXPIRES_IN; i < ANSWER_NATTS; i++)
-		TupleDescInitEntry(made, i + 1, interval_columns[i - ANSWER_EXPIRES_IN],
-						   INTERVALOID, -1, 0);
-	desc = BlessTupleDesc(made);
-	MemoryContextSwitchTo(old);
+	if (info != NULL && IsA(info, ReturnSetInfo) && info->expectedDesc != NULL)
+		desc = info->expectedDesc;
+	else
+		desc = lookup_rowtype_tupdesc_copy(get_func_rettype(fcinfo->flinfo->fn_oid), -1);
+	intact = desc->natts == ANSWER_NATTS;
+	for (int i = 0; intact && i < ANSWER_NATTS; i++)
+		intact = TupleDescAttr(desc, i)->atttypid == column_types[i];
+	if (!intact)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("type \"%s\" has been altered",
+						format_type_be(desc->tdtypeid)),
+				 errhint("Drop the extension and create it again.")));
 	return desc;
 }
 
 Datum
 le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer)
 {
-	Oid			type = get_func_rettype(fcinfo->flinfo->fn_oid);
-	TupleDesc	desc;
 	Datum		values[ANSWER_NATTS];
 	bool		nulls[ANSWER_NATTS] = {false};
 	bool		timed = answer->left != LE_FOREVER;
-	HeapTuple	tuple;
-
-	if (type == RECORDOID)
-		desc = record_desc();
-	else
-		desc = lookup_rowtype_tupdesc(type, -1);
-	if (desc->natts != ANSWER_NATTS)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("type \"%s\" has been altered", format_type_be(type)),
-				 errhint("Drop the extension and create it again.")));
 
 	values[ANSWER_IS_LEADER] = BoolGetDatum(answer->is_leader);
 	values[ANSWER_EPOCH] = Int64GetDatum(answer->epoch);
@@ -177,8 +163,6 @@ le_answer_datum(FunctionCallInfo fcinfo, const LeAnswer *answer)
 	nulls[ANSWER_RETRY_AFTER] = answer->is_leader && !timed;
 	values[ANSWER_RETRY_AFTER] =
 		IntervalPGetDatum(le_us_to_interval(retry_after(answer)));
-	tuple = heap_form_tuple(desc, values, nulls);
-	if (type != RECORDOID)
-		ReleaseTupleDesc(desc);
-	return HeapTupleGetDatum(tuple);
+	return HeapTupleGetDatum(heap_form_tuple(answer_desc(fcinfo), values,
+											 nulls));
 }

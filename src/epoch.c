@@ -71,9 +71,9 @@ server_identity(void)
 	return here;
 }
 
-/* The value that a sequence has reached; -1 if it has never been set. */
+/* The value that a sequence has reached; missing if it has never been set. */
 static int64
-sequence_value(Oid sequence)
+sequence_value(Oid sequence, int64 missing)
 {
 	LOCAL_FCINFO(fcinfo, 1);
 	Datum		result;
@@ -82,7 +82,7 @@ sequence_value(Oid sequence)
 	fcinfo->args[0].value = ObjectIdGetDatum(sequence);
 	fcinfo->args[0].isnull = false;
 	result = pg_sequence_last_value(fcinfo);
-	return fcinfo->isnull ? -1 : DatumGetInt64(result);
+	return fcinfo->isnull ? missing : DatumGetInt64(result);
 }
 
 static void
@@ -130,9 +130,9 @@ step_ahead(int64 now, int64 drawn_at, const Identity *there,
 static int64
 draw(const LeRelations *relations, int64 row_epoch)
 {
-	int64		last = Max(sequence_value(relations->epoch), 0);
-	int64		stored = sequence_value(relations->identity);
-	int64		drawn_at = Max(sequence_value(relations->drawn_at), 0);
+	int64		last = sequence_value(relations->epoch, 0);
+	int64		stored = sequence_value(relations->identity, -1);
+	int64		drawn_at = sequence_value(relations->drawn_at, 0);
 	int64		now = le_clock_since_2020();
 	Identity	here = server_identity();
 	Identity	there = here;

@@ -179,7 +179,6 @@ copy_place(LePlace *place, LePlaceInfo *info)
 	info->ttl = place->ttl;
 	info->deadline = deadline_of(place, info->now);
 	strlcpy(info->owner, place->owner, NAMEDATALEN);
-	strlcpy(info->election, place->election, sizeof(info->election));
 	strlcpy(info->holder, place->holder, sizeof(info->holder));
 }
 
@@ -263,15 +262,35 @@ le_place_look_live(LeKey *key, LePlaceInfo *info)
 	return live;
 }
 
-/* Never lowers: a holder counts on what it was told. */
-static void
+/*
+ * Never lowers: a holder counts on what it was told.  Returns the deadline
+ * after it, which the holder may be told.
+ */
+static int64
 raise_deadline(LePlace *place, int64 deadline)
 {
 	uint64		seen = pg_atomic_read_u64(&place->deadline);
 
-	while (seen < (uint64) deadline &&
-		   !pg_atomic_compare_exchange_u64(&place->deadline, &seen, deadline))
-		;
+	while (seen < (uint64) deadline)
+	{
+		if (pg_atomic_compare_exchange_u64(&place->deadline, &seen, deadline))
+			return deadline;
+	}
+	return (int64) seen;
+}
+
+/*
+ * Gives a live lease one TTL from when standbys last vouched for this server;
+ * the lock is held in any mode.
+ */
+static int64
+prolong(LePlace *place, int64 vouched, int64 now)
+{
+	int64		before = (int64) pg_atomic_exchange_u64(&place->renewed, now);
+
+	le_stats_count_renewal(place->stats,
+						   before > 0 ? Max(now - before, 0) : 0);
+	return raise_deadline(place, vouched + place->ttl);
 }
 
 bool
@@ -280,7 +299,6 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	LePlaceTable *table = lock_shared();
 	LePlace    *place = find(key);
 	bool		led = false;
-	int64		before;
 
 	info->now = le_clock_now();
 	info->ask = false;
@@ -288,18 +306,13 @@ le_place_renew(const LeKey *key, LePlaceInfo *info)
 	{
 		led = is_live(place, info->now) &&
 			(place->kind != LE_KIND_SESSION || le_session_mine(key));
+		copy_place(place, info);
 		if (led && place->ttl > 0)
 		{
-			raise_deadline(place, le_quorum_vouched(info->now) + place->ttl);
-			before = (int64) pg_atomic_exchange_u64(&place->renewed, info->now);
-			le_stats_count_renewal(place->stats, before > 0 ?
-								   Max(info->now - before, 0) : 0);
+			info->deadline = prolong(place, le_quorum_vouched(info->now),
+									 info->now);
 			info->ask = le_quorum_due(place->ttl, info->now);
 		}
-		copy_place(place, info);
-		/* Whatever its holder is told stays. */
-		if (led && place->ttl > 0)
-			raise_deadline(place, info->deadline);
 	}
 	else
 		copy_nothing(info);
@@ -641,26 +654,55 @@ le_place_list(Oid rel, const char *holder)
 	return list;
 }
 
-bool
-le_place_next(LePlaceList *list, LePlaceInfo *info)
+/* Takes one lease of the holder's into the batch. */
+static void
+sweep_place(LePlace *place, LeSweep *sweep, int64 vouched, int64 now)
 {
-	LePlaceTable *table = lock_shared();
-	LePlace    *place = NULL;
+	LeSwept    *swept = &sweep->batch[sweep->count++];
 
-	info->now = le_clock_now();
-	while (place == NULL && list->left > 0)
+	swept->epoch = place->epoch;
+	strlcpy(swept->election, place->election, sizeof(swept->election));
+	swept->renewed = !sweep->look_only && is_live(place, now);
+	if (swept->renewed)
+	{
+		swept->left = prolong(place, vouched, now) - now;
+		if (sweep->least_ttl == 0 || place->ttl < sweep->least_ttl)
+			sweep->least_ttl = place->ttl;
+	}
+}
+
+bool
+le_place_sweep(LeSweep *sweep)
+{
+	LePlaceList *list = sweep->list;
+	int64		now;
+	int64		vouched;
+	bool		more;
+
+	(void) lock_shared();
+	now = le_clock_now();
+	vouched = le_quorum_vouched(now);
+	sweep->count = 0;
+	sweep->least_ttl = 0;
+	for (; list->left > 0 && sweep->count < LE_SWEEP_BATCH; list->left--)
 	{
 		/* Places are listed from the newest on. */
-		const LePlaceRef *ref = &list->refs[--list->left];
+		const LePlaceRef *ref = &list->refs[list->left - 1];
+		LePlace    *place = le_shmem_place(ref->index);
 
-		place = le_shmem_place(ref->index);
-		if (place->epoch != ref->epoch ||
+		if (place->epoch != ref->epoch || place->kind != LE_KIND_LEASE ||
 			!is_holders(place, list->rel, list->holder))
-			place = NULL;
+			continue;
+		if (strcmp(place->owner, sweep->owner) != 0)
+		{
+			strlcpy(sweep->owner, place->owner, NAMEDATALEN);
+			break;
+		}
+		if (sweep->allowed)
+			sweep_place(place, sweep, vouched, now);
 	}
-	if (place)
-		copy_place(place, info);
-	info->start = table->start;
+	sweep->ask = sweep->least_ttl > 0 && le_quorum_due(sweep->least_ttl, now);
+	more = sweep->count > 0 || list->left > 0;
 	LWLockRelease(le_shmem_lock());
-	return place != NULL;
+	return more;
 }

@@ -29,7 +29,6 @@ typedef struct LePlaceInfo
 	int64		now;			/* set also if not found */
 	int64		start;			/* of the incarnation; set also if not found */
 	char		owner[NAMEDATALEN];
-	char		election[LE_NAME_MAX + 1];
 	char		holder[LE_NAME_MAX + 1];
 } LePlaceInfo;
 
@@ -108,10 +107,38 @@ extern void le_place_configure(const LeKey *key, const char *owner,
 /* The places that one holder has, in the caller's memory context. */
 extern LePlaceList *le_place_list(Oid rel, const char *holder);
 
+/* How many leases a sweep deals with under one lock */
+#define LE_SWEEP_BATCH		32
+
+/* A lease that a sweep has met */
+typedef struct LeSwept
+{
+	bool		renewed;		/* else it is not plainly led */
+	int64		epoch;
+	int64		left;			/* if renewed */
+	char		election[LE_NAME_MAX + 1];
+} LeSwept;
+
+/* A sweep over the leases of one holder, which begins with all else zero. */
+typedef struct LeSweep
+{
+	LePlaceList *list;			/* of le_place_list() */
+	bool		look_only;		/* renew none */
+	bool		allowed;		/* may the caller renew what owner owns? */
+	char		owner[NAMEDATALEN];
+	int64		least_ttl;		/* of those renewed in the batch, or 0 */
+	bool		ask;			/* ask standbys anew, for that TTL */
+	int			count;			/* of the batch */
+	LeSwept		batch[LE_SWEEP_BATCH];
+} LeSweep;
+
 /*
- * Copies those of a list in turn, but for what has been freed since; false
- * after the last.
+ * Renews the next leases of the list that have not been freed since, those of
+ * sweep->owner only: it stops at one of another owner and sets that.  So rights
+ * are asked for without the lock, before each call, and hold for whom it finds
+ * there under the lock.
+ * False after the last.
  */
-extern bool le_place_next(LePlaceList *list, LePlaceInfo *info);
+extern bool le_place_sweep(LeSweep *sweep);
 
 #endif							/* LE_PLACE_H */

@@ -316,18 +316,28 @@ reclaim_all(Oid state, const char *holder, LeTell tell, void *arg)
 void
 le_renewal_renew_all(Oid state, const char *holder, LeTell tell, void *arg)
 {
-	LePlaceInfo info;
-	LePlaceList *list;
+	LeSweep		sweep = {0};
 
 	le_require_primary();
 	le_shmem_attach();
-	list = le_place_list(state, holder);
-	while (le_place_next(list, &info))
+	sweep.list = le_place_list(state, holder);
+	/* What this transaction has changed itself takes a closer look. */
+	sweep.look_only = le_change_any();
+	while (le_place_sweep(&sweep))
 	{
-		LeKey		key = {state, info.election, info.epoch};
+		for (int i = 0; i < sweep.count; i++)
+		{
+			LeSwept    *swept = &sweep.batch[i];
+			LeKey		key = {state, swept->election, swept->epoch};
 
-		if (info.kind == LE_KIND_LEASE && le_rights_has(info.owner))
-			renew_and_tell(&key, tell, arg);
+			if (swept->renewed)
+				tell(swept->election, swept->epoch, swept->left, arg);
+			else
+				renew_and_tell(&key, tell, arg);
+		}
+		if (sweep.ask)
+			le_quorum_ask(sweep.least_ttl);
+		sweep.allowed = le_rights_has(sweep.owner);
 	}
 
 	/* This may have to wait; what is live must not lapse over it. */

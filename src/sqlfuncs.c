@@ -158,10 +158,11 @@ put_renewed(const char *election, int64 epoch, int64 left, void *arg)
 	ReturnSetInfo *info = arg;
 	Datum		values[3];
 	bool		nulls[3] = {false};
+	Interval	expires_in = {.time = Max(left, 0)};
 
 	values[0] = CStringGetTextDatum(election);
 	values[1] = Int64GetDatum(epoch);
-	values[2] = IntervalPGetDatum(le_us_to_interval(Max(left, 0)));
+	values[2] = IntervalPGetDatum(&expires_in);
 	tuplestore_putvalues(info->setResult, info->setDesc, values, nulls);
 }
 

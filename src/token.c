@@ -20,7 +20,7 @@
  * commit, see external.c.
  *
  * List and table live in TopTransactionContext; a token belongs to the nesting
- * level that first used it.
+ * level that first used it, so those that go with it are the newest.
  *
  *-------------------------------------------------------------------------
  */
@@ -50,6 +50,8 @@
 
 /* More elections than this are locked as one, see lock.c. */
 #define MAX_SINGLE_LOCKS	64
+/* More tokens than this are found by a table; few are found faster without. */
+#define MAX_UNINDEXED		8
 
 typedef struct Token
 {
@@ -71,8 +73,8 @@ typedef struct ElectionTokens
 	Token	   *newest;
 } ElectionTokens;
 
-static List *tokens = NIL;		/* of Token, oldest first until pre-commit */
-static HTAB *by_election = NULL;	/* of ElectionTokens, if there are any */
+static List *tokens = NIL;		/* of Token, oldest first */
+static HTAB *by_election = NULL;	/* of ElectionTokens, if there are many */
 static bool committing = false; /* has pre-commit begun? */
 
 static uint32
@@ -90,18 +92,32 @@ match_keys(const void *a, const void *b, Size size)
 	return le_key_equal(a, b) ? 0 : 1;
 }
 
-static HTAB *
+/* Puts a token into the table, before the older ones of its election. */
+static void
+index_token(Token *token)
+{
+	LeKey		key = {token->key.rel, token->key.election, 0};
+	ElectionTokens *entry = hash_search(by_election, &key, HASH_ENTER, NULL);
+
+	entry->newest = token;
+}
+
+static void
 create_table(void)
 {
 	HASHCTL		ctl = {0};
+	ListCell   *lc;
 
 	ctl.keysize = sizeof(LeKey);
 	ctl.entrysize = sizeof(ElectionTokens);
 	ctl.hash = hash_key;
 	ctl.match = match_keys;
 	ctl.hcxt = TopTransactionContext;
-	return hash_create("fencing tokens", 64, &ctl,
-					   HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
+	by_election = hash_create("fencing tokens", 64, &ctl,
+							  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE |
+							  HASH_CONTEXT);
+	foreach(lc, tokens)
+		index_token(lfirst(lc));
 }
 
 /* The newest token of an election, from which the older ones hang; or NULL */
@@ -109,11 +125,22 @@ static Token *
 newest_token(Oid rel, const char *election)
 {
 	LeKey		key = {rel, election, 0};
-	ElectionTokens *entry = NULL;
+	ElectionTokens *entry;
 
-	if (tokens != NIL)
+	if (by_election != NULL)
+	{
 		entry = hash_search(by_election, &key, HASH_FIND, NULL);
-	return entry ? entry->newest : NULL;
+		return entry ? entry->newest : NULL;
+	}
+	for (int i = list_length(tokens) - 1; i >= 0; i--)
+	{
+		Token	   *token = list_nth(tokens, i);
+
+		if (token->key.rel == rel &&
+			strcmp(token->key.election, election) == 0)
+			return token;
+	}
+	return NULL;
 }
 
 /* May the current epoch be told to the one who gets the error? */
@@ -323,37 +350,31 @@ remember(const LeKey *key, const ItemPointerData *tid, bool presented,
 		 bool raises)
 {
 	MemoryContext old;
-	ElectionTokens *entry;
 	Token	   *token;
-	LeKey		election = {key->rel, NULL, 0};
-	bool		found;
 
 	if (raises)
 		check_raises();
 	le_shmem_attach();
 	if (tokens == NIL)
-	{
 		le_callbacks_first();
-		by_election = create_table();
-	}
 	old = MemoryContextSwitchTo(TopTransactionContext);
 	token = palloc0(sizeof(Token));
 	token->key = *key;
-	token->key.election = election.election = pstrdup(key->election);
+	token->key.election = pstrdup(key->election);
 	token->lock = le_lock_election(key->rel, key->election);
 	token->presented = presented;
 	token->raises = raises;
 	token->tid = *tid;
+	token->older = newest_token(key->rel, key->election);
 	token->level = GetCurrentTransactionNestLevel();
 	token->stats = le_stats_slot(key->rel, key->election);
 	if (committing)
 		validate(token, true, validation_deadline());
-	entry = hash_search(by_election, &election, HASH_ENTER, &found);
-	if (!found)
-		entry->newest = NULL;
 	tokens = lappend(tokens, token);
-	token->older = entry->newest;
-	entry->newest = token;
+	if (by_election != NULL)
+		index_token(token);
+	else if (list_length(tokens) > MAX_UNINDEXED)
+		create_table();
 	MemoryContextSwitchTo(old);
 	le_generation++;
 }
@@ -485,6 +506,7 @@ le_token_pre_commit(void)
 {
 	int64		until;
 	bool		one_lock;
+	List	   *sorted;
 	ListCell   *lc;
 
 	committing = true;
@@ -492,10 +514,11 @@ le_token_pre_commit(void)
 		return;
 	until = validation_deadline();
 	one_lock = list_length(tokens) > MAX_SINGLE_LOCKS;
-	list_sort(tokens, compare_tokens);
+	sorted = list_copy(tokens);
+	list_sort(sorted, compare_tokens);
 	if (one_lock)
 		lock_all(until);
-	foreach(lc, tokens)
+	foreach(lc, sorted)
 	{
 		Token	   *token = lfirst(lc);
 
@@ -544,9 +567,9 @@ le_token_subxact_commit(void)
 	}
 }
 
-/* Takes a token out of those of its election. */
+/* Takes a token out of the table. */
 static void
-forget_token(Token *token)
+unindex_token(Token *token)
 {
 	LeKey		key = {token->key.rel, token->key.election, 0};
 	ElectionTokens *entry = hash_search(by_election, &key, HASH_FIND, NULL);
@@ -569,7 +592,8 @@ le_token_subxact_abort(void)
 
 		if (token->level < level)
 			continue;
-		forget_token(token);
+		if (by_election != NULL)
+			unindex_token(token);
 		tokens = foreach_delete_current(tokens, lc);
 	}
 	le_generation++;

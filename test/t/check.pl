@@ -275,7 +275,8 @@ foreach my $name (qw(term term_session))
 	is($growth->{deletes}, 0, "$what deletes no row");
 	is($growth->{table_scans}, 0, "$what scans no table");
 	cmp_ok($growth->{flushes}, '<=', 2.05, "P7: $what flushes the log twice");
-	cmp_ok($growth->{flushes}, '>=', 2, "P7: $what flushes the log twice, not less");
+	# Now and then another process is faster to do it.
+	cmp_ok($growth->{flushes}, '>', 1.9, "P7: $what flushes the log twice, not less");
 	note(sprintf '%s: %d bytes of the log, by hand %d', $what, $growth->{wal}, $by_hand->{wal});
 	cmp_ok($growth->{wal} / $by_hand->{wal}, '<', 1.2, "$what writes little more than one by hand");
 }
@@ -372,17 +373,17 @@ sub instructions
 # few percent below, and fifteen percent more would be too much on all of them.
 my @limits = (
 	[ renew => 'nothing', 2.3, 'a renewal' ],
-	[ renew_by_acquire => 'nothing', 2.7, 'a bid of the holder' ],
-	[ lose => 'nothing', 2.6, 'P6: a losing bid' ],
+	[ renew_by_acquire => 'nothing', 2.37, 'a bid of the holder' ],
+	[ lose => 'nothing', 2.27, 'P6: a losing bid' ],
 	[ check => 'nothing', 1.27, 'a check' ],
 	[ check_session => 'nothing', 1.29, 'a check of a session term' ],
-	[ again_session => 'nothing', 2.5, 'a bid of the session that leads' ],
-	[ ten_leases => 'nothing', 1.7, 'leader_renew_all, for ten leases' ],
-	[ term => 'term_by_hand', 0.6, 'a term' ],
-	[ term_session => 'term_by_hand', 0.61, 'a session term' ],
+	[ again_session => 'nothing', 2.2, 'a bid of the session that leads' ],
+	[ ten_leases => 'nothing', 0.9, 'leader_renew_all, for ten leases' ],
+	[ term => 'term_by_hand', 0.58, 'a term' ],
+	[ term_session => 'term_by_hand', 0.6, 'a session term' ],
 	[ fenced_write => 'write_fenced_by_hand', 1.0, 'a fenced transaction' ],
-	[ fenced_session_write => 'write_fenced_by_hand', 0.87, 'one fenced by a session term' ],
-	[ protected_insert => 'plain_insert', 1.75, 'a row in a protected table' ]);
+	[ fenced_session_write => 'write_fenced_by_hand', 0.85, 'one fenced by a session term' ],
+	[ protected_insert => 'plain_insert', 1.7, 'a row in a protected table' ]);
 
 # Not more with so many more elections: whatever asks for one of them, or for
 # those of one holder.
