@@ -14,6 +14,34 @@
 
 #include "descendants.h"
 
+/* Whoever execs us may have had children, which are no business of ours. */
+static int	spared[64];
+static int	spared_count;
+
+void
+descendants_spare_present(void)
+{
+	FILE	   *children = fopen("/proc/thread-self/children", "re");
+
+	if (children == NULL)
+		return;
+	while (spared_count < (int) lengthof(spared) &&
+		   fscanf(children, "%d", &spared[spared_count]) == 1)
+		spared_count++;
+	fclose(children);
+}
+
+static bool
+is_spared(int pid)
+{
+	for (int i = 0; i < spared_count; i++)
+	{
+		if (spared[i] == pid)
+			return true;
+	}
+	return false;
+}
+
 /*
  * Sends them a signal, if one is given, and counts those that could be reached.
  * Zombies count too; the caller reaps.  A kernel that does not tell its processes'
@@ -30,7 +58,7 @@ signal_children(int number)
 		return 0;
 	while (fscanf(children, "%d", &pid) == 1)
 	{
-		if (kill(pid, number) == 0)
+		if (!is_spared(pid) && kill(pid, number) == 0)
 			reached++;
 	}
 	fclose(children);

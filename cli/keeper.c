@@ -55,7 +55,8 @@ typedef struct Charge
 	/* The command; all below is void while "pid" is 0. */
 	pid_t		pid;
 	int			failure;
-	bool		told;			/* to end */
+	bool		told;			/* to end, as time is up */
+	bool		doomed;			/* nothing of it may go on, wherever */
 	bool		killing;
 	bool		ended;			/* the command itself, if not yet its group */
 	int64		term_at;
@@ -72,12 +73,19 @@ tell(const Charge *charge, NewsKind kind, int status, int left)
 	send(charge->socket, &news, sizeof(news), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+static bool
+is_stop(int number)
+{
+	return number == SIGTERM || number == SIGINT || number == SIGQUIT ||
+		number == SIGKILL;
+}
+
 /* A stopped process would not notice that it is to end. */
 static void
 signal_group(const Charge *charge, int number)
 {
 	kill(-charge->pid, number);
-	if (number == SIGTERM || number == SIGINT || number == SIGQUIT)
+	if (is_stop(number))
 		kill(-charge->pid, SIGCONT);
 }
 
@@ -100,7 +108,7 @@ start_command(Charge *charge, const Order *order)
 		return;
 	}
 	charge->pid = pid;
-	charge->told = charge->killing = charge->ended = false;
+	charge->told = charge->doomed = charge->killing = charge->ended = false;
 	charge->term_at = order->term_at;
 	charge->kill_at = order->kill_at;
 	charge->group_kill_at = CLOCK_NEVER;
@@ -126,6 +134,7 @@ obey(Charge *charge, const Order *order)
 		case ORDER_SIGNAL:
 			if (charge->pid == 0)
 				break;
+			charge->doomed |= is_stop(order->signal);
 			if (order->signal == SIGKILL)
 				charge->killing = true;
 			else
@@ -139,7 +148,7 @@ obey(Charge *charge, const Order *order)
 			/* A second one may mean that there is no time to tidy up. */
 			if (!charge->told)
 				signal_group(charge, SIGTERM);
-			charge->told = true;
+			charge->told = charge->doomed = true;
 			break;
 		case ORDER_DISMISS:
 			terminal_take_back(&charge->inheritance);
@@ -192,10 +201,7 @@ reap(Charge *charge)
 	}
 }
 
-/*
- * Kills the group and, as it may be too late for those who should never have left
- * it, all other descendants.  True while some may be alive.
- */
+/* Kills the group and all other descendants.  True while some may be alive. */
 static bool
 kill_all(Charge *charge)
 {
@@ -217,7 +223,7 @@ enforce(Charge *charge)
 		charge->killing = true;
 	if (!charge->killing && !charge->told && now >= charge->term_at)
 	{
-		charge->told = true;
+		charge->told = charge->doomed = true;
 		if (!charge->ended)
 			tell(charge, NEWS_STEPPING_DOWN, 0, 0);
 		signal_group(charge, SIGTERM);
@@ -228,6 +234,10 @@ enforce(Charge *charge)
 	else
 		alive = kill(-charge->pid, now >= charge->group_kill_at ? SIGKILL : 0) == 0 ||
 			errno != ESRCH;
+
+	/* Those who have left the group may stay only if they were not to end. */
+	if (charge->ended && !alive && charge->doomed)
+		alive = descendants_kill() > 0;
 	if (charge->ended && !alive)
 	{
 		terminal_take_back(&charge->inheritance);

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "descendants.h"
 #include "notify.h"
 #include "report.h"
 #include "run.h"
@@ -373,7 +374,7 @@ kill_unkept_command(Run *run)
 		kill(run->keeper.pid, SIGKILL);
 	if (run->command > 0 && (kill(-run->command, SIGKILL) == 0 || errno != ESRCH))
 		return;
-	if (run->keeper_lost)
+	if (run->keeper_lost && descendants_kill() == 0)
 		command_gone(run, 0);
 }
 
@@ -527,6 +528,7 @@ prepare(Run *run, const RunOptions *options, Target *target)
 	}
 
 	/* A signal that came between these would leave the keeper behind. */
+	descendants_spare_present();
 	inheritance_note(&inheritance);
 	open_signals(run);
 	keeper_start(&run->keeper, command, &inheritance, &run->candidacy, target);

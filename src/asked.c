@@ -33,9 +33,9 @@ static const FunctionScan *find_in_list(const List *plans, Oid function);
 
 /* Does the node call that function, and nothing else? */
 static bool
-calls(const FunctionScan * scan, Oid function)
+calls(const FunctionScan *scan, Oid function)
 {
-	const		RangeTblFunction *called;
+	const RangeTblFunction *called;
 
 	if (list_length(scan->functions) != 1 || scan->funcordinality)
 		return false;
@@ -46,9 +46,9 @@ calls(const FunctionScan * scan, Oid function)
 
 /* The first node found that calls a function, in all that is searched */
 static const FunctionScan *
-find(const Plan * plan, Oid function)
+find(const Plan *plan, Oid function)
 {
-	const		FunctionScan *found;
+	const FunctionScan *found;
 
 	if (plan == NULL)
 		return NULL;
@@ -72,7 +72,7 @@ find(const Plan * plan, Oid function)
 static const FunctionScan *
 find_in_list(const List *plans, Oid function)
 {
-	const		FunctionScan *found = NULL;
+	const FunctionScan *found = NULL;
 	ListCell   *lc;
 
 	foreach(lc, plans)
@@ -92,7 +92,7 @@ static const FunctionScan *
 calling_node(FunctionCallInfo fcinfo)
 {
 	ReturnSetInfo *info = (ReturnSetInfo *) fcinfo->resultinfo;
-	const		FunctionScan *found;
+	const FunctionScan *found;
 	const PlannedStmt *statement;
 	int			functions = 0;
 	ListCell   *lc;
@@ -119,18 +119,18 @@ calling_node(FunctionCallInfo fcinfo)
 
 /* The value of a constant, or of a parameter that came with the statement */
 static char *
-known_text(const Node * node, const ExprContext * econtext)
+known_text(const Node *node, const ExprContext *econtext)
 {
 	if (IsA(node, Const))
 	{
-		const		Const *value = (const Const *) node;
+		const Const *value = (const Const *) node;
 
 		if (value->consttype == TEXTOID && !value->constisnull)
 			return TextDatumGetCString(value->constvalue);
 	}
 	else if (IsA(node, Param))
 	{
-		const		Param *param = (const Param *) node;
+		const Param *param = (const Param *) node;
 		ParamListInfo params = econtext->ecxt_param_list_info;
 		ParamExternData room;
 		ParamExternData *value;
@@ -149,11 +149,11 @@ known_text(const Node * node, const ExprContext * econtext)
 
 /* With which known value a condition requires the first column to be equal */
 static char *
-required_text(const Node * condition, const ExprContext * econtext)
+required_text(const Node *condition, const ExprContext *econtext)
 {
-	const		OpExpr *compare = (const OpExpr *) condition;
-	const		Node *left;
-	const		Node *right;
+	const OpExpr *compare = (const OpExpr *) condition;
+	const Node *left;
+	const Node *right;
 
 	if (!IsA(condition, OpExpr) || get_opcode(compare->opno) != F_TEXTEQ ||
 		!get_collation_isdeterministic(compare->inputcollid))
@@ -173,7 +173,7 @@ required_text(const Node * condition, const ExprContext * econtext)
 char *
 le_asked_election(FunctionCallInfo fcinfo)
 {
-	const		FunctionScan *scan = calling_node(fcinfo);
+	const FunctionScan *scan = calling_node(fcinfo);
 	ExprContext *econtext;
 	char	   *asked = NULL;
 	ListCell   *lc;
