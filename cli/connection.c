@@ -130,6 +130,18 @@ never_tried(const char *message)
 		strstr(message, "could not create socket") == NULL;
 }
 
+/*
+ * The extension may have moved to another schema, or been created anew, since we
+ * asked where it is.
+ */
+static bool
+has_moved(const Connection *c)
+{
+	return c->proven && (strcmp(c->sqlstate, "42883") == 0 ||
+						 strcmp(c->sqlstate, "42P01") == 0 ||
+						 strcmp(c->sqlstate, "3F000") == 0);
+}
+
 /* The source lines that a verbose message ends with are no use to anybody. */
 static void
 strip_locations(PQExpBuffer message)
@@ -237,6 +249,7 @@ connection_open(Connection *c, int64 deadline)
 	/* Else messages would not tell the SQLSTATE. */
 	PQsetErrorVerbosity(c->pg, PQERRORS_VERBOSE);
 	PQsetNoticeProcessor(c->pg, keep_notice, c);
+	c->proven = false;
 	c->state = CONN_CONNECTING;
 	c->polling = PGRES_POLLING_WRITING;
 
@@ -370,6 +383,23 @@ finish_preparing(Connection *c)
 }
 
 static ConnectionEvent
+finish_request(Connection *c)
+{
+	c->state = CONN_IDLE;
+	c->deadline = CLOCK_NEVER;
+	if (c->error.len == 0)
+	{
+		c->proven = true;
+		return CONN_ANSWERED;
+	}
+	if (!has_moved(c))
+		return CONN_REFUSED;
+	c->permanent = false;
+	connection_close(c);
+	return CONN_LOST;
+}
+
+static ConnectionEvent
 process_connecting(Connection *c, short revents)
 {
 	if (PQstatus(c->pg) != CONNECTION_BAD)
@@ -423,9 +453,7 @@ process_answers(Connection *c, short revents)
 			return finish_preparing(c);
 		else if (c->state == CONN_BUSY)
 		{
-			c->state = CONN_IDLE;
-			c->deadline = CLOCK_NEVER;
-			return c->error.len > 0 ? CONN_REFUSED : CONN_ANSWERED;
+			return finish_request(c);
 		}
 		else
 			break;

@@ -46,6 +46,7 @@ typedef struct Connection
 	int64		deadline;		/* of what is under way */
 	PGresult   *result;
 	char	   *schema;			/* the extension's, quoted */
+	bool		proven;			/* something has been answered */
 	bool		notified;		/* since this was last reset */
 
 	PQExpBufferData notice;		/* the last one that nobody had asked for */

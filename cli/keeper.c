@@ -30,8 +30,8 @@
 
 #include "clock.h"
 #include "connection.h"
-#include "descendants.h"
 #include "keeper.h"
+#include "processes.h"
 #include "report.h"
 
 /* How long those may live on who outlive the command, and how often we look. */
@@ -201,13 +201,15 @@ reap(Charge *charge)
 	}
 }
 
-/* Kills the group and all other descendants.  True while some may be alive. */
+/* Whether anything of the command is left that may not be left */
 static bool
-kill_all(Charge *charge)
+lives_on(const Charge *charge)
 {
-	bool		group = kill(-charge->pid, SIGKILL) == 0 || errno != ESRCH;
+	if (!charge->ended || group_lives(charge->pid))
+		return true;
 
-	return descendants_kill() > 0 || group;
+	/* Those who have left the group may stay only if they were not to end. */
+	return (charge->doomed || charge->killing) && descendants_kill() > 0;
 }
 
 /* Does what is due.  The clock is read after whatever delayed us. */
@@ -215,7 +217,6 @@ static void
 enforce(Charge *charge)
 {
 	int64		now = clock_now();
-	bool		alive;
 
 	if (charge->pid == 0)
 		return;
@@ -228,17 +229,12 @@ enforce(Charge *charge)
 			tell(charge, NEWS_STEPPING_DOWN, 0, 0);
 		signal_group(charge, SIGTERM);
 	}
-
+	if (charge->killing || now >= charge->group_kill_at)
+		kill(-charge->pid, SIGKILL);
 	if (charge->killing)
-		alive = kill_all(charge);
-	else
-		alive = kill(-charge->pid, now >= charge->group_kill_at ? SIGKILL : 0) == 0 ||
-			errno != ESRCH;
+		descendants_kill();
 
-	/* Those who have left the group may stay only if they were not to end. */
-	if (charge->ended && !alive && charge->doomed)
-		alive = descendants_kill() > 0;
-	if (charge->ended && !alive)
+	if (!lives_on(charge))
 	{
 		terminal_take_back(&charge->inheritance);
 		tell(charge, NEWS_GONE, 0, descendants_count());

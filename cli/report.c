@@ -9,6 +9,7 @@
  */
 #include "postgres_fe.h"
 
+#include <poll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,9 @@
 
 #include "json.h"
 #include "report.h"
+
+/* How long a message may wait for its reader before it is dropped */
+#define WRITE_MS	100
 
 static const char *about;
 static int64 current_epoch;
@@ -101,6 +105,7 @@ append_json_line(PQExpBuffer line, ReportLevel level, const char *event,
 static void
 write_line(ReportLevel level, const char *event, const char *message)
 {
+	struct pollfd ready = {.fd = STDERR_FILENO,.events = POLLOUT};
 	PQExpBufferData line;
 
 	initPQExpBuffer(&line);
@@ -116,9 +121,12 @@ write_line(ReportLevel level, const char *event, const char *message)
 		appendPQExpBuffer(&line, "%s\n", message);
 	}
 
-	/* Nobody may be there to read it, which is no reason to stop. */
-	while (write(STDERR_FILENO, line.data, line.len) < 0 && errno == EINTR)
-		 /* again */ ;
+	/* Nobody may be there to read it, or not now, which is no reason to stop. */
+	if (poll(&ready, 1, WRITE_MS) != 0)
+	{
+		while (write(STDERR_FILENO, line.data, line.len) < 0 && errno == EINTR)
+			 /* again */ ;
+	}
 	termPQExpBuffer(&line);
 }
 

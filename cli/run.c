@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "descendants.h"
 #include "notify.h"
+#include "processes.h"
 #include "report.h"
 #include "run.h"
 
@@ -34,6 +34,7 @@
 #define UNKNOWN_GRANT_MOST	(2 * CLOCK_SECOND)
 #define LOOK_AGAIN			(20 * CLOCK_MS)
 #define KEEPER_PATIENCE		CLOCK_SECOND
+#define STOP_AGAIN			(500 * CLOCK_MS)
 #define DISMISS_MS			1000
 
 /* Those that end us, and those that are only for the command */
@@ -203,6 +204,14 @@ command_not_started(Run *run, int error)
 		run->reason = REASON_COMMAND;
 }
 
+/* The command is alive, or has begun, or gets another chance. */
+static void
+expect_sign_of_life(Run *run)
+{
+	if (run->options->watchdog > 0)
+		run->silent_at = clock_now() + run->options->watchdog;
+}
+
 static void
 process_news(Run *run, const News *news)
 {
@@ -210,8 +219,7 @@ process_news(Run *run, const News *news)
 	{
 		case NEWS_STARTED:
 			run->command = news->pid;
-			if (run->options->watchdog > 0)
-				run->silent_at = clock_now() + run->options->watchdog;
+			expect_sign_of_life(run);
 			break;
 		case NEWS_STEPPING_DOWN:
 			run_lose(run, REASON_LOST, run->kill_at, "leadership lost: the lease was not renewed in time");
@@ -267,11 +275,15 @@ is_passed(int number)
 	return false;
 }
 
+/* A second signal is more than a request, unless one sender sent both. */
 static void
 stop(Run *run, int number)
 {
-	bool		again = run->reason == REASON_SIGNAL;
+	int64		now = clock_now();
+	bool		again = run->reason == REASON_SIGNAL && now >= run->stopped_at + STOP_AGAIN;
 
+	if (run->reason != REASON_SIGNAL)
+		run->stopped_at = now;
 	if (run->reason != REASON_COMMAND && run->reason != REASON_FAILED)
 		run->reason = REASON_SIGNAL;
 	switch (run->phase)
@@ -285,7 +297,7 @@ stop(Run *run, int number)
 			notify_supervisor("STOPPING=1");
 			run->phase = PHASE_ENDING;
 			if (run->options->kill_after > 0)
-				run->kill_command_at = clock_now() + run->options->kill_after;
+				run->kill_command_at = now + run->options->kill_after;
 			give_order(run, ORDER_SIGNAL, number, run->kill_at);
 			break;
 		case PHASE_ENDING:
@@ -372,10 +384,29 @@ kill_unkept_command(Run *run)
 	run->overdue_since = clock_earlier(run->overdue_since, now);
 	if (!run->keeper_lost && now >= run->overdue_since + KEEPER_PATIENCE)
 		kill(run->keeper.pid, SIGKILL);
-	if (run->command > 0 && (kill(-run->command, SIGKILL) == 0 || errno != ESRCH))
-		return;
-	if (run->keeper_lost && descendants_kill() == 0)
+	if (run->command > 0)
+		kill(-run->command, SIGKILL);
+	if (run->keeper_lost && descendants_kill() == 0 &&
+		(run->command == 0 || !group_lives(run->command)))
 		command_gone(run, 0);
+}
+
+static void
+hear_command(Run *run)
+{
+	if (run->notify >= 0 && notify_heard(run->notify) && run->phase == PHASE_LEADING)
+		expect_sign_of_life(run);
+}
+
+/* If we come late then we were stopped, and the command perhaps with us. */
+static void
+check_silence(Run *run, int64 now)
+{
+	if (now - run->silent_at > run->options->watchdog / 2)
+		expect_sign_of_life(run);
+	else
+		run_lose(run, REASON_WATCHDOG, run->kill_at, "the command has not said that it is alive for %lld ms",
+				 (long long) (run->options->watchdog / CLOCK_MS));
 }
 
 /* Whatever has run out, whoever else should have noticed */
@@ -387,8 +418,7 @@ check_clock(Run *run)
 	if (campaign_keeps_lease(run) && now >= run->term_at)
 		run_lose(run, REASON_LOST, run->kill_at, "leadership lost: the lease was not renewed in time");
 	if (run->phase == PHASE_LEADING && now >= run->silent_at)
-		run_lose(run, REASON_WATCHDOG, run->kill_at, "the command has not said that it is alive for %lld ms",
-				 (long long) (run->options->watchdog / CLOCK_MS));
+		check_silence(run, now);
 	if (run->phase == PHASE_ENDING && now >= run->kill_command_at)
 	{
 		run->kill_command_at = CLOCK_NEVER;
@@ -452,14 +482,13 @@ wait_and_process(Run *run)
 	timer_arm(run->timer, next_time(run));
 	poll(fds, 5, -1);
 
+	hear_command(run);
 	check_clock(run);
 	read_news(run);
 	kill_unkept_command(run);
 	run_read_signals(run);
 	if (run->phase == PHASE_OVER)
 		return;
-	if (run->notify >= 0 && notify_heard(run->notify) && run->silent_at != CLOCK_NEVER)
-		run->silent_at = clock_now() + run->options->watchdog;
 	campaign_process(run, fds[0].revents);
 }
 

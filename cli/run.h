@@ -98,6 +98,7 @@ typedef struct Run
 	pid_t		command;		/* 0 if there is none */
 	int			notify;			/* where it says that it is alive, or -1 */
 	int64		silent_at;		/* it has been silent for too long */
+	int64		stopped_at;		/* when we were told to end */
 	int64		kill_command_at;	/* it was told to end long ago */
 
 	int			signals;

@@ -1,15 +1,18 @@
 /*-------------------------------------------------------------------------
  *
- * descendants.h
- *	  The processes below this one.
+ * processes.h
+ *	  The processes below this one, and those of a group.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef LEADERCTL_DESCENDANTS_H
-#define LEADERCTL_DESCENDANTS_H
+#ifndef LEADERCTL_PROCESSES_H
+#define LEADERCTL_PROCESSES_H
+
+#include <sys/types.h>
 
 extern void descendants_spare_present(void);
 extern int	descendants_kill(void);
 extern int	descendants_count(void);
+extern bool group_lives(pid_t group);
 
-#endif							/* LEADERCTL_DESCENDANTS_H */
+#endif							/* LEADERCTL_PROCESSES_H */
