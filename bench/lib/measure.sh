@@ -1,8 +1,7 @@
 # Runs of pgbench, each a slice of time, that take turns.
 #
 # A run belongs to an operation and a contender; its script is sql/OPERATION.CONTENDER.sql,
-# or the contender's alone.  What starting the clients costs the server is measured
-# apart and taken off.
+# or the contender's alone.
 
 # pgbench_run CLIENTS TRANSACTIONS OPTION...: transactions are of each client
 pgbench_run() {
@@ -59,34 +58,46 @@ session_options=
 
 # Transactions of each client that take about one slice at this rate
 slice_size() {
-	awk -v t="$tps" -v s="$1" -v c="$2" 'BEGIN { n = int(t * s / c); print n < 5 ? 5 : n }'
+	awk -v t="$tps" -v s="$1" -v c="$2" 'BEGIN { n = int(t * s / c); print n < 24 ? 24 : n }'
 }
 
-# compete OPERATION CLIENTS ROUNDS CONTENDER...: appends to the results.  The first runs
-# warm up and tell how many transactions make a slice.
+# compete OPERATION CLIENTS ROUNDS CONTENDER...: appends to the results.  A first run
+# tells how many transactions make a slice.
 compete() {
 	local operation=$1 clients=$2 rounds=$3 round contender
-	local -A size startup
+	local -A size
 	shift 3
 	for contender in "$@"; do
-		[ -n "$smoke" ] || run_slice "$operation" "$clients" "$contender" 2
-		run_slice "$operation" "$clients" "$contender" 2
-		startup[$contender]=$used_cpu
+		run_slice "$operation" "$clients" "$contender" $((2 * first_calls))
 		size[$contender]=$(slice_size "$slice" "$clients")
-	done
-	for contender in "$@"; do
-		[ -z "$smoke" ] || break
+		[ -z "$smoke" ] || continue
 		run_slice "$operation" "$clients" "$contender" "${size[$contender]}"
 		size[$contender]=$(slice_size "$slice" "$clients")
 	done
 	for ((round = 0; round < rounds; round++)); do
 		for contender in $(rotated "$round" "$@"); do
-			run_slice "$operation" "$clients" "$contender" "${size[$contender]}"
-			[ "$used_cpu" -lt 0 ] || used_cpu=$((used_cpu > startup[$contender] ? used_cpu - startup[$contender] : 0))
-			awk -v OFS='\t' -v g="$operation" -v c="$clients" -v n="$contender" -v r="$round" -v t="$tps" \
-				-v k="$((clients * size[$contender]))" -v w="$used_wal" -v f="$used_flushes" -v p="$used_cpu" \
-				'BEGIN { print g, c, n, r, 1e6 * c / t, k, w, f, p }' >>"$work/results"
+			run_pair "$operation" "$clients" "$contender" "$round" "${size[$contender]}"
 			size[$contender]=$(slice_size "$slice" "$clients")
 		done
 	done
+}
+
+# The first calls of a session cost more: the library is loaded, catalogs are read, and
+# statements are planned anew five times.  So a short run, which is nothing but that, goes
+# before each long one, and its time and processor time are taken off.
+first_calls=8
+run_pair() {
+	local operation=$1 clients=$2 contender=$3 round=$4 transactions=$5 first_tps first_cpu
+	run_slice "$operation" "$clients" "$contender" "$first_calls"
+	first_tps=$tps first_cpu=$used_cpu
+	run_slice "$operation" "$clients" "$contender" "$transactions"
+	awk -v OFS='\t' -v g="$operation" -v c="$clients" -v n="$contender" -v r="$round" -v t="$tps" -v k="$transactions" \
+		-v f="$first_calls" -v ft="$first_tps" -v w="$used_wal" -v s="$used_flushes" -v p="$used_cpu" -v fp="$first_cpu" '
+		BEGIN {
+			us = 1e6 * (k * c / t - f * c / ft) / (k - f)
+			if (us <= 0)
+				us = 1e6 * c / t
+			p = p > fp ? (p - fp) * k / (k - f) : 0
+			print g, c, n, r, us, k * c, w, s, p
+		}' >>"$work/results"
 }
