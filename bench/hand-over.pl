@@ -82,7 +82,12 @@ END { kill KILL => $leader if $leader }
 $candidate->do('LISTEN river_leadership');
 for my $round (1 .. $rounds)
 {
-	push @{ $ms{$_} }, 1000 * play($contenders{$_}) for @names;
+	for my $name (@names)
+	{
+		# Leases that run out take their time.
+		next if ($contenders{$name}{end} // '') eq 'run out' && $round % 5 != 1;
+		push @{ $ms{$name} }, 1000 * play($contenders{$name});
+	}
 }
 print join("\t", $_, map { sprintf '%.3f', $_ } @{ $ms{$_} }), "\n" for @names;
 

@@ -10,7 +10,7 @@ skip() {
 }
 
 measure_hand-over() {
-	local n=$((quick ? 30 : 200)) name rest
+	local n=$((quick ? 30 : 100)) name rest
 
 	[ -z "$smoke" ] || n=1
 	if ! have_dbd_pg; then
@@ -43,7 +43,7 @@ hand_over_median() {
 measure_takeover() {
 	local n=$((quick ? 20 : 100))
 
-	[ -z "$smoke" ] || n=2
+	[ -z "$smoke" ] || n=1
 	if ! have_dbd_pg; then
 		skip 'Takeover under load' 'no DBD::Pg for perl here; Debian has it in libdbd-pg-perl'
 		return

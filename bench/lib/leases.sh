@@ -214,7 +214,7 @@ measure_holders() {
 	wal_now
 	cpu_time
 	held=$(PGDATABASE=holders ask "SELECT count(*) FROM leader_status WHERE state = 'held' AND terms = 1")
-	kill -INT "$pid" 2>/dev/null || true
+	kill "$pid" 2>/dev/null || true
 	wait "$pid" 2>/dev/null || true
 	others=0
 	set_autovacuum on

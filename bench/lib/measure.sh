@@ -68,9 +68,10 @@ compete() {
 	local -A size
 	shift 3
 	for contender in "$@"; do
+		size[$contender]=$((first_calls + 2))
+		[ -z "$smoke" ] || continue
 		run_slice "$operation" "$clients" "$contender" $((2 * first_calls))
 		size[$contender]=$(slice_size "$slice" "$clients")
-		[ -z "$smoke" ] || continue
 		run_slice "$operation" "$clients" "$contender" "${size[$contender]}"
 		size[$contender]=$(slice_size "$slice" "$clients")
 	done

@@ -128,17 +128,23 @@ wal_now() {
 
 # In a session of its own, until release_snapshot
 hold_snapshot() {
-	local line
-	coproc HOLDER { exec "$bindir/psql" -qAtX; }
-	echo 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id() IS NOT NULL;' >&"${HOLDER[1]}"
-	read -r line <&"${HOLDER[0]}"
-	[ "$line" = t ] || die 'no snapshot could be held'
+	local try
+	mkfifo "$work/holder"
+	"$bindir/psql" -qAtX <"$work/holder" >"$work/holder.out" &
+	holder=$!
+	exec 9>"$work/holder"
+	echo 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id() IS NOT NULL;' >&9
+	for try in {1..200}; do
+		[ ! -s "$work/holder.out" ] || break
+		sleep 0.05
+	done
+	[ "$(<"$work/holder.out")" = t ] || die 'no snapshot could be held'
 	others=1
 }
 
 release_snapshot() {
-	local pid=$HOLDER_PID
-	eval "exec ${HOLDER[1]}>&-"
-	wait "$pid" || true
+	exec 9>&-
+	wait "$holder" || true
+	rm "$work/holder"
 	others=0
 }

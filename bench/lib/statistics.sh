@@ -4,12 +4,12 @@
 # microseconds per operation, operations, bytes of WAL, flushes, microseconds of
 # the server's processor time.  An entry of -1 is unknown.
 
-# The median of the numbers on stdin, the quartiles, and the least, in this order
+# The median of the numbers on stdin, and the quartiles
 spread() {
 	sort -g | awk -v format="${1:-%.2f (%.2f to %.2f)}" '
-		function q(p, i) { i = int(p * NR + 0.5); return v[i < 1 ? 1 : i > NR ? NR : i] }
+		function q(p, at, i) { at = p * (NR - 1) + 1; i = int(at); return i < NR ? v[i] + (at - i) * (v[i + 1] - v[i]) : v[NR] }
 		{ v[NR] = $1 }
-		END { if (NR) printf format, NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2, q(0.25), q(0.75), v[1] }'
+		END { if (NR) printf format, q(0.5), q(0.25), q(0.75) }'
 }
 
 median() { spread '%.6f'; }

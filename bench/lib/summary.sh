@@ -192,6 +192,16 @@ summarize() {
 	[ ! -e "$work/skipped" ] || sed 's/^/Skipped: /' "$work/skipped"
 }
 
+# One colour for each contender, in all parts of the plot
+line_type() {
+	local number=1 contender
+	for contender in ours select-1 upsert river oban shedlock pg_lease advisory etcd; do
+		[ "$contender" != "$1" ] || break
+		number=$((number + 1))
+	done
+	echo "$number"
+}
+
 # Operations per second of the field, by the number of clients
 plot() {
 	local operation contender
@@ -210,6 +220,7 @@ plot() {
 	{
 		echo "set terminal svg size 1080,420 font 'sans,12' background '#ffffff'"
 		echo "set output '$1'"
+		printf "set linetype %d linecolor rgb '%s'\n" 1 '#d62728' 2 '#7f7f7f' 3 '#1f77b4' 4 '#ff7f0e' 5 '#9467bd' 6 '#8c564b' 7 '#17becf' 8 '#bcbd22' 9 '#000000'
 		echo 'set multiplot layout 1,3'
 		echo 'set logscale xy; set grid; set key bottom right font ",9" spacing 0.9; set xrange [0.9:36]; set yrange [0.1:200]'
 		echo "set xtics ($(for clients in $client_counts; do printf "%s'%s' %s" "${comma-}" "$clients" "$clients"; comma=', '; done)); set xlabel 'clients'"
@@ -221,8 +232,8 @@ plot() {
 			comma=
 			for contender in $(contenders_of "$operation"); do
 				case $contender in *-* | acquire) [ "$contender" = select-1 ] || continue ;; esac
-				printf "%s'%s' with linespoints linewidth %d title '%s'" "$comma" "$work/plot/$operation.$contender" \
-					"$([ "$contender" = ours ] && echo 3 || echo 1)" "$(field_title "$contender" | tr -d '`*' | sed 's/_/\\\\_/g')"
+				printf "%s'%s' with linespoints linewidth %d linetype %d title '%s' noenhanced" "$comma" "$work/plot/$operation.$contender" \
+					"$([ "$contender" = ours ] && echo 3 || echo 1)" "$(line_type "$contender")" "$(field_title "$contender" | tr -d '`*')"
 				comma=', '
 			done
 			printf '\n'
