@@ -62,7 +62,6 @@ else
 
 # A renewal that renews nothing is no contender.
 system('cp', '-R', "$top/bench", "$tmp/out/bench") == 0 or die 'cp failed';
-append_to_file("$tmp/out/bench/sql/lose.upsert.sql", '');
 open(my $script, '>', "$tmp/out/bench/sql/renew.upsert.sql") or die $!;
 print $script "SELECT 1;\n";
 close $script;
@@ -77,7 +76,7 @@ my $run = start([ "$top/bench/run", '--smoke', '--installed' ],
 	'<', \undef, '>', \$out, '2>', \$err, timeout(300));
 $run->pump until $err =~ /measuring: renew/ || !$run->pumpable;
 my @servers = glob "$tmp/leader_bench.*/data/postmaster.pid";
-is(scalar @servers, 1, 'a server runs meanwhile');
+is(scalar @servers, 1, 'a server runs meanwhile') or diag($err);
 my ($pid) = split /\n/, slurp_file($servers[0]);
 $run->signal('TERM');
 $run->finish;
