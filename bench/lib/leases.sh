@@ -191,7 +191,7 @@ measure_holders() {
 	ask 'CREATE DATABASE holders'
 	PGDATABASE=holders ask 'CREATE EXTENSION leader_election'
 	PGDATABASE=holders PGOPTIONS='-c leader_election.max_elections=20000' "$bindir/pgbench" -n -M prepared \
-		-c "$holders" -j 2 -T "$((window + (quick ? 20 : 30)))" -D n=0 -D leases="$leases" \
+		-c "$holders" -j 2 -T "$((window + 150))" -D n=0 -D leases="$leases" \
 		-f "$here/sql/holders.sql" >"$work/holders.log" 2>&1 </dev/null &
 	pid=$!
 	others=$holders
@@ -222,11 +222,14 @@ measure_holders() {
 		ask 'DROP DATABASE holders' >/dev/null 2>&1 && break
 		sleep 0.1
 	done
-	holders_cpu=$(divide $((cpu - cpu_before)) $((window * 10000)))
-	holders_flushes=$((flushes - flushes_before)) holders_wal=$((wal - wal_before))
+	used_cpu=$(divide $((cpu - cpu_before)) $((window * 10000)))
+	used_flushes=$((flushes - flushes_before)) used_wal=$((wal - wal_before))
+	# Too little to be seen is nothing.
+	used_cpu=${used_cpu/#-*/0.00}
+	echo "$used_cpu $used_flushes" >"$work/holders"
 	tell '## %d leases of %d holders with a TTL of 10 s\n\nEach holder calls `leader_renew_all` every 3.3 s. In %d s:\n\n' \
 		"$((holders * leases))" "$holders" "$window"
 	tell '| leases still held, of the first term | server CPU, %% of one core | flushes | WAL bytes |\n|---|---|---|---|\n| %d | %s | %d | %d |\n\n' \
-		"$held" "$holders_cpu" "$holders_flushes" "$holders_wal"
+		"$held" "$used_cpu" "$used_flushes" "$used_wal"
 	[ "$held" -eq $((holders * leases)) ] || die 'some leases were lost'
 }

@@ -72,15 +72,14 @@ ask() { sql -c "$1"; }
 # others do not get.
 open_observer() {
 	coproc OBSERVER { PGOPTIONS= exec "$bindir/psql" -qAtX; }
+	observer=$OBSERVER_PID
 	look 'SELECT pg_backend_pid() FROM pg_advisory_lock(2, 0)'
 	postmaster=$(head -n 1 "$work/data/postmaster.pid")
 }
 
 close_observer() {
-	local pid=${OBSERVER_PID-}
-	[ -n "$pid" ] || return 0
 	eval "exec ${OBSERVER[1]}>&-"
-	wait "$pid" || true
+	wait "$observer" || true
 }
 
 look() {

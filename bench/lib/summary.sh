@@ -87,8 +87,8 @@ goals_of_leases() {
 }
 
 goals_of_sections() {
-	local found first after passed
-	if [ -e "$work/passed" ]; then
+	local found first after passed holders_cpu holders_flushes
+	if [ -n "$(times 'renew, held' 1 ours)" ]; then
 		first=$(us 'renew, fresh' 1 ours)
 		found=$(times 'renew, held' 1 ours | awk -v b="$first" '{ print $1 / b }' | spread '%.2f (%.2f–%.2f)')
 		passed=$(awk '$1 == "ours" { print $2 }' "$work/passed")
@@ -101,9 +101,10 @@ goals_of_sections() {
 		found=$(times all 1 ours | awk '{ print $1 / 1000 }' | spread '%.3f (%.3f–%.3f)')
 		row '`leader_renew_all` of 1000 leases, us for each' "$found" 'below 0.15' "$(verdict "${found%% *}" at-most 0.15)"
 	fi
-	if [ -n "${holders_cpu-}" ]; then
+	if [ -e "$work/holders" ]; then
+		read -r holders_cpu holders_flushes <"$work/holders"
 		row '10 000 leases of 50 holders, TTL 10 s: % of a core; flushes' "$holders_cpu; $holders_flushes" 'below 5; 0' \
-			"$( [ "$holders_flushes" -eq 0 ] && verdict "$holders_cpu" at-most 5 || echo missed)"
+			"$([ "$holders_flushes" -eq 0 ] && verdict "$holders_cpu" at-most 5 || echo missed)"
 	fi
 	if have insert fence_none; then
 		found=$(each_clients ratio_at insert fence_statement fence_none)
@@ -190,6 +191,7 @@ summarize() {
 			"${etcd_missing:+ Without etcd: $etcd_missing.}"
 	fi
 	[ ! -e "$work/skipped" ] || sed 's/^/Skipped: /' "$work/skipped"
+	[ -z "$failed" ] || printf 'Failed:%s\n' "$failed"
 }
 
 # One colour for each contender, in all parts of the plot
