@@ -43,51 +43,66 @@ extreme() {
 	done | sort $order | sed '/^$/d' | head -n 1
 }
 
-# Row-based contenders of acquire and release that keep what they have told, the
-# notifying ones for one who notifies: fastest_peer CLIENTS NOTIFYING
+# The fastest row-based contender of acquire and release: of those that are logged and
+# notify, or do not, or are not logged, and notify.  fastest_peer CLIENTS KIND
 fastest_peer() {
-	local contender peers='upsert shedlock pg_lease'
-	[ "$2" = no ] || peers='upsert-notify river oban'
+	local contender peers
+	case $2 in
+		notifying) peers='upsert-notify river oban' ;;
+		silent) peers='upsert shedlock pg_lease' ;;
+		unlogged) peers='river-unlogged oban-unlogged' ;;
+	esac
 	for contender in $peers; do
 		echo "$(us term "$1" "$contender") $contender"
 	done | sort -g | head -n 1 | cut -d ' ' -f 2
 }
 
-# How many times as fast as the fastest peer: term_lead CLIENTS OURS NOTIFYING
+# How many times as fast as the fastest peer: term_lead CLIENTS OURS KIND
 term_lead() { ratios term "$1" "$2" "$(fastest_peer "$1" "$3")" | spread '%.2f (%.2f–%.2f)'; }
-term_lead_median() { ratios term "$1" "$2" "$(fastest_peer "$1" "$3")" | median; echo; }
+
+verdict_of_term() {
+	local clients
+	verdict "$(for clients in $client_counts; do
+		ratios term "$clients" "$1" "$(fastest_peer "$clients" "$2")" | median
+		echo
+	done | sort -g | sed '/^$/d' | head -n 1)" at-least 1
+}
 
 goals_of_leases() {
 	local wal
 	if have renew ours && have renew select-1; then
 		row 'renewal, times as long as `SELECT 1`' "$(each_clients ratio_at renew select-1 ours)" 'at most 1.1' \
 			"$(verdict "$(extreme -gr renew select-1 ours)" at-most 1.1)"
-		wal=$(for clients in $client_counts; do least renew "$clients" ours 7; echo; done | sort -gr | head -n 1)
-		row 'renewal, bytes of WAL' "$wal" 0 "$(verdict "$wal" at-most 0)"
 	fi
 	if have lose ours; then
 		row 'losing bid, times as long as `SELECT 1`' "$(each_clients ratio_at lose select-1 ours)" 'at most 1.1' \
 			"$(verdict "$(extreme -gr lose select-1 ours)" at-most 1.1)"
-		wal=$(for clients in $client_counts; do least lose "$clients" ours 7; echo; done | sort -gr | head -n 1)
-		row 'losing bid, bytes of WAL' "$wal" 0 "$(verdict "$wal" at-most 0)"
 	fi
-	if have check ours; then
-		row '`leader_check`, times as long as `SELECT 1`' "$(each_clients ratio_at check select-1 ours)" '' ''
+	if have renew ours && have lose ours; then
+		wal=$(for clients in $client_counts; do
+			least renew "$clients" ours 7
+			echo
+			least lose "$clients" ours 7
+			echo
+		done | sort -gr | head -n 1)
+		row 'renewal and losing bid, bytes of WAL' "$wal" 0 "$(verdict "$wal" at-most 0)"
 	fi
 	if have renew etcd; then
 		row 'renewals, times as many as etcd keepalives' "$(each_clients ratio_at renew ours etcd)" 'at least 4' \
 			"$(verdict "$(extreme -g renew ours etcd)" at-least 4)"
 	fi
 	if have term ours; then
-		row 'acquire + release with notifications, times as fast as the fastest notifying peer' "$(each_clients term_lead ours yes)" 'above 1' \
-			"$(verdict "$(for clients in $client_counts; do term_lead_median "$clients" ours yes; done | sort -g | head -n 1)" at-least 1)"
-		row 'the same without notifications, the fastest peer without' "$(each_clients term_lead ours-quiet no)" 'above 1' \
-			"$(verdict "$(for clients in $client_counts; do term_lead_median "$clients" ours-quiet no; done | sort -g | head -n 1)" at-least 1)"
+		row 'acquire + release, times as fast as the fastest logged peer that notifies, too' "$(each_clients term_lead ours notifying)" 'above 1' \
+			"$(verdict_of_term ours notifying)"
+		row 'the same with `leader_election.notify` off, the fastest logged peer that does not' "$(each_clients term_lead ours-quiet silent)" 'above 1' \
+			"$(verdict_of_term ours-quiet silent)"
+		row 'the same as the first, the fastest UNLOGGED peer, whose rows a crash takes' "$(each_clients term_lead ours unlogged)" 'above 1' \
+			"$(verdict_of_term ours unlogged)"
 	fi
 }
 
 goals_of_sections() {
-	local found first after passed holders_cpu holders_flushes
+	local found first after passed holders_cpu holders_flushes lease session killed
 	if [ -n "$(times 'renew, held' 1 ours)" ]; then
 		first=$(us 'renew, fresh' 1 ours)
 		found=$(times 'renew, held' 1 ours | awk -v b="$first" '{ print $1 / b }' | spread '%.2f (%.2f–%.2f)')
@@ -119,9 +134,12 @@ goals_of_sections() {
 			"$(ratio_at 1 load fence_none fence_statement); $(ratio_at 1 load fence_none fence_given)" '' ''
 	fi
 	if [ -e "$work/hand-over" ]; then
-		hand_over_row 'lease, release' 'advisory lock, unlock'
-		hand_over_row 'session, release' 'advisory lock, unlock'
-		hand_over_row 'session, kill -9' 'advisory lock, kill -9'
+		lease=$(hand_over_ratio 'lease, release' 'advisory lock, unlock')
+		session=$(hand_over_ratio 'session, release' 'advisory lock, unlock')
+		killed=$(hand_over_ratio 'session, kill -9' 'advisory lock, kill -9')
+		row "hand-over, times as long as that of a blocked advisory lock ($(divide "$(hand_over_median 'advisory lock, unlock')" 1) ms; $(divide "$(hand_over_median 'advisory lock, kill -9')" 1) ms after kill -9): lease released; session released; session killed" \
+			"$(divide "$lease" 1); $(divide "$session" 1); $(divide "$killed" 1)" 'at most 1.5' \
+			"$(verdict "$(printf '%s\n' "$lease" "$session" "$killed" | sort -gr | head -n 1)" at-most 1.5)"
 	fi
 	if [ -e "$work/takeover" ]; then
 		row 'takeover under 32 fenced writers, ms: median; p99 (after release)' \
@@ -129,12 +147,7 @@ goals_of_sections() {
 	fi
 }
 
-hand_over_row() {
-	local ours theirs
-	ours=$(hand_over_median "$1") theirs=$(hand_over_median "$2")
-	row "hand-over, $1: ms; times as long as $2" "$(divide "$ours" 1); $(divide "$ours" "$theirs")" 'at most 1.5' \
-		"$(verdict "$(divide "$ours" "$theirs" %.6f)" at-most 1.5)"
-}
+hand_over_ratio() { divide "$(hand_over_median "$1")" "$(hand_over_median "$2")" %.6f; }
 
 # How much longer a renewal takes than before, SELECT 1 having been as fast then
 snapshot_ratio() {
