@@ -1,5 +1,5 @@
 # etcd, on the same disk, over a Unix socket as PostgreSQL, with a client of ours in
-# C (etcd/client.c).  It is twice as fast as Debian's Go library, and up to five times
+# C (etcd/).  It is twice as fast as Debian's Go library, and up to five times
 # as fast as h2load or the JSON gateway, so what is measured is the server.
 
 etcd_missing=
@@ -13,7 +13,7 @@ start_etcd() {
 	elif ! command -v gcc >/dev/null; then
 		etcd_missing='no gcc for its client'
 	else
-		step "the build of etcd's client" gcc -O2 -pthread -o "$work/etcd-client" "$here/etcd/client.c"
+		step "the build of etcd's client" gcc -O2 -pthread -o "$work/etcd-client" "$here"/etcd/*.c
 		install -d -m 700 ${server_user:+-o "$server_user"} "$work/etcd"
 		# The ports are not ours to choose; a Unix socket's name ends like one.
 		(

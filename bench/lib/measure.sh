@@ -17,11 +17,11 @@ pgbench_run() {
 
 # The script of a contender in an operation; some only differ in settings.
 script_of() {
-	local operation=${1%%,*} name
+	local operation=${1%%,*} name path
 	for name in "$operation.$2" "$operation.${2%%-*}" "$2"; do
-		for name in "$work/$name.sql" "$here/sql/$name.sql"; do
-			if [ -e "$name" ]; then
-				echo "$name"
+		for path in "$work/$name.sql" "$here/sql/$name.sql"; do
+			if [ -e "$path" ]; then
+				echo "$path"
 				return
 			fi
 		done
