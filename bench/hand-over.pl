@@ -1,16 +1,21 @@
 #!/usr/bin/perl
 #
 # How long it takes until the next leader is told that it leads, after the old one
-# has released or its client was killed, beside a bare advisory lock.
+# has released or its client was killed, beside a bare advisory lock and the ways
+# of others.
 #
 #	hand-over.pl ROUNDS
 #
-# The leader is a process of its own; the candidate waits inside its call, and is
-# seen to wait before the leader goes.  The time begins when the leader sends the
-# release, or just before it is killed, and ends when the candidate has the
-# answer.  One clock tells both, that of this machine.
+# The leader is a process of its own; the candidate waits inside its call (River's
+# listens), and is seen to wait before the leader goes.  The time begins when the
+# leader sends the release, or just before it is killed, and ends when the
+# candidate has the answer.  A lease whose holder is killed lasts as long as it was
+# last told: there the time begins at the earliest moment at which it can have run
+# out, before the last renewal was sent plus the TTL.  One clock tells all of it,
+# that of this machine.
 #
-# Prints a table in Markdown.  The environment leads to the database.
+# Prints a line for each: the name, and all times in milliseconds.  The environment
+# leads to the database.
 
 use strict;
 use warnings FATAL => 'all';
@@ -21,21 +26,50 @@ use IO::Handle;
 use IO::Select;
 use Time::HiRes qw(clock_gettime sleep CLOCK_MONOTONIC);
 
-use constant PATIENCE => 30;
+use constant {
+	PATIENCE => 30,
+	TTL      => 0.5,
+};
 
 my $rounds = shift;
 
-# What the leader does to lead and to go, and what the candidate sends.
+# What the leader does to lead, to stay and to go, and what the candidate sends.
 my $session = q{SELECT epoch FROM leader_acquire_session('hand-over', wait => '10s')};
 my $lease = q{SELECT epoch FROM leader_acquire('hand-over', ?, '1 min', '10s')};
+my $release = q{SELECT leader_release('hand-over', ?)};
+my $advisory = 'SELECT pg_advisory_lock(1)';
+my $unlock = 'SELECT pg_advisory_unlock(1)';
 my %contenders = (
-	'session, release' => { lead => $session, go => 'release' },
-	'session, kill -9' => { lead => $session, go => 'kill' },
-	'lease, release'   => { lead => $lease, go => 'release', named => 1 },
-	'advisory lock, unlock'  => { lead => 'SELECT pg_advisory_lock(1)', go => 'unlock' },
-	'advisory lock, kill -9' => { lead => 'SELECT pg_advisory_lock(1)', go => 'kill' });
-my @names = ('advisory lock, unlock', 'session, release', 'lease, release',
-	'advisory lock, kill -9', 'session, kill -9');
+	'advisory lock, unlock'  => { lead => $advisory, go => $unlock },
+	'advisory lock, kill -9' => { lead => $advisory, go => $unlock, end => 'kill' },
+	'session, release' => { lead => $session, go => $release, token => 1 },
+	'session, kill -9' => { lead => $session, go => $release, token => 1, end => 'kill' },
+	'lease, release'   => { lead => $lease, go => $release, token => 1, named => 1 },
+	'lease, ran out'   => {
+		lead => qq{SELECT epoch FROM leader_acquire('hand-over', ?, '${\TTL} s', '10s')},
+		stay => q{SELECT leader_renew('hand-over', ?)},
+		go => $release, token => 1, named => 1, end => 'run out' },
+	'pg_lease, release' => {
+		lead => q{SELECT epoch FROM lease_acquire('hand-over', ?, '1 min', '10 s')},
+		go => q{SELECT lease_release('hand-over', owner, ?) FROM lease WHERE key = 'hand-over'},
+		token => 1, named => 1 },
+	'pg_lease, ran out' => {
+		lead => qq{SELECT epoch FROM lease_acquire('hand-over', ?, '${\TTL} s', '10 s')},
+		stay => qq{SELECT lease_renew('hand-over', owner, ?, '${\TTL} s') FROM lease WHERE key = 'hand-over'},
+		go => q{SELECT lease_release('hand-over', owner, ?) FROM lease WHERE key = 'hand-over'},
+		token => 1, named => 1, end => 'run out' },
+	'River, resignation' => {
+		# In one round trip; the second statement tells whether it was won.
+		lead => q{BEGIN; DELETE FROM river_leader WHERE name = 'hand-over' AND expires_at < now();
+			INSERT INTO river_leader (name, leader_id, elected_at, expires_at)
+			VALUES ('hand-over', pg_backend_pid(), now(), now() + interval '1 min') ON CONFLICT (name) DO NOTHING;
+			COMMIT},
+		won => q{SELECT 1 FROM river_leader WHERE name = 'hand-over' AND leader_id = pg_backend_pid()::text},
+		go => q{WITH resigned AS (DELETE FROM river_leader WHERE name = 'hand-over' RETURNING name)
+			SELECT pg_notify('river_leadership', 'resigned') FROM resigned},
+		listens => 1 });
+my @names = ('advisory lock, unlock', 'session, release', 'lease, release', 'pg_lease, release',
+	'River, resignation', 'advisory lock, kill -9', 'session, kill -9', 'lease, ran out', 'pg_lease, ran out');
 
 my ($candidate, $observer) = (connect_to_server(), connect_to_server());
 my $candidate_pid = $candidate->{pg_pid};
@@ -45,11 +79,17 @@ my (%ms, $leader);
 $SIG{$_} = sub { die "interrupted\n" } for qw(INT TERM HUP);
 END { kill KILL => $leader if $leader }
 
+$candidate->do('LISTEN river_leadership');
 for my $round (1 .. $rounds)
 {
-	push @{ $ms{$_} }, 1000 * play($contenders{$_}) for @names;
+	for my $name (@names)
+	{
+		# Leases that run out take their time.
+		next if ($contenders{$name}{end} // '') eq 'run out' && $round % 5 != 1;
+		push @{ $ms{$name} }, 1000 * play($contenders{$name});
+	}
 }
-report();
+print join("\t", $_, map { sprintf '%.3f', $_ } @{ $ms{$_} }), "\n" for @names;
 
 sub monotonic { return clock_gettime(CLOCK_MONOTONIC) }
 
@@ -66,22 +106,39 @@ sub go
 {
 	my ($dbh, $contender, $epoch) = @_;
 
-	return $dbh->do('SELECT pg_advisory_unlock(1)') if $contender->{go} eq 'unlock';
-	return $dbh->do(q{SELECT leader_release('hand-over', ?)}, undef, $epoch);
+	return $dbh->do($contender->{go}, undef, $contender->{token} ? ($epoch) : ());
 }
 
-# Leads, says so, and goes when told; the time it sends the release is its answer.
+# The epoch, or whatever the contender has for it
+sub lead
+{
+	my ($dbh, $contender, $name) = @_;
+
+	if ($contender->{listens})
+	{
+		$dbh->do($contender->{lead});
+		return scalar $dbh->selectrow_array($contender->{won});
+	}
+	return scalar $dbh->selectrow_array($contender->{lead}, undef, arguments($contender, $name));
+}
+
+# Leads, says so, and goes when told; the time it sends the release, or its last
+# renewal, is its answer.
 sub be_leader
 {
 	my ($contender, $from, $to) = @_;
 	my $dbh = connect_to_server();
-	my ($epoch) = $dbh->selectrow_array($contender->{lead}, undef,
-		arguments($contender, 'old'));
+	my $epoch = lead($dbh, $contender, 'old');
+	my $told = IO::Select->new($from);
+	my $stay = sub { $dbh->do($contender->{stay}, undef, $epoch) if $contender->{stay} };
 
+	defined $epoch or die "the leader was refused\n";
 	print $to "leads\n";
+	$stay->() until $told->can_read(TTL / 10);
 	<$from>;
 	print $to monotonic(), "\n";
-	go($dbh, $contender, $epoch);
+	$contender->{stay} ? $stay->() : go($dbh, $contender, $epoch);
+	print $to "done\n";
 	<$from>;
 	$dbh->disconnect;
 }
@@ -113,7 +170,7 @@ sub await_waiting
 	my $until = monotonic() + PATIENCE;
 
 	until ($observer->selectrow_array(
-			q{SELECT wait_event_type IN ('Extension', 'Lock') FROM pg_stat_activity WHERE pid = ?},
+			q{SELECT wait_event_type IN ('Extension', 'Lock', 'Timeout') FROM pg_stat_activity WHERE pid = ?},
 			undef, $candidate_pid))
 	{
 		die "the candidate does not wait\n" if monotonic() > $until;
@@ -121,56 +178,72 @@ sub await_waiting
 	}
 }
 
+# Sends the candidate's call, which waits; one who listens has nothing to send.
+sub begin_bid
+{
+	my $contender = shift;
+
+	return if $contender->{listens};
+	my $bid = $candidate->prepare($contender->{lead}, { pg_async => PG_ASYNC });
+	$bid->execute(arguments($contender, 'new'));
+	await_waiting();
+	return $bid;
+}
+
+# The candidate's epoch
+sub end_bid
+{
+	my ($contender, $bid) = @_;
+
+	IO::Select->new($candidate->{pg_socket})->can_read(PATIENCE)
+	  or die "the candidate has starved\n";
+	if (!$bid)
+	{
+		$candidate->pg_notifies or die "the candidate was not notified\n";
+		return lead($candidate, $contender);
+	}
+	$bid->pg_result;
+	my ($epoch) = $bid->fetchrow_array;
+	$bid->finish;
+	return $epoch;
+}
+
+# Makes the leader go; the time from which is counted.
+sub end_leader
+{
+	my ($contender, $to_leader, $from_leader) = @_;
+	my $end = $contender->{end} // '';
+	my $begin = monotonic();
+
+	if ($end eq 'kill')
+	{
+		kill KILL => $leader;
+		return $begin;
+	}
+	print $to_leader "go\n";
+	$begin = <$from_leader> // die "the leader has failed\n";
+	return $begin unless $end eq 'run out';
+	<$from_leader> // die "the leader has failed\n";
+	kill KILL => $leader;
+	return $begin + TTL;
+}
+
 sub play
 {
 	my $contender = shift;
 	my ($to_leader, $from_leader) = start_leader($contender);
-	my ($begin, $end, $bid, $epoch);
 
 	<$from_leader> // die "the leader has failed\n";
-	$bid = $candidate->prepare($contender->{lead}, { pg_async => PG_ASYNC });
-	$bid->execute(arguments($contender, 'new'));
-	await_waiting();
-	if ($contender->{go} eq 'kill')
-	{
-		$begin = monotonic();
-		kill KILL => $leader;
-	}
-	else
-	{
-		print $to_leader "go\n";
-		$begin = <$from_leader> // die "the leader has failed\n";
-	}
-	IO::Select->new($candidate->{pg_socket})->can_read(PATIENCE)
-	  or die "the candidate has starved\n";
-	$bid->pg_result;
-	$end = monotonic();
-	($epoch) = $bid->fetchrow_array;
+	my $bid = begin_bid($contender);
+	my $begin = end_leader($contender, $to_leader, $from_leader);
+	my $epoch = end_bid($contender, $bid);
+	my $end = monotonic();
 	defined $epoch or die "the candidate was refused\n";
-	$bid->finish;
 
 	close $to_leader;
 	waitpid $leader, 0;
 	$leader = undef;
-	go($candidate, $contender->{go} eq 'kill' && $contender->{lead} =~ /advisory/ ?
-		  { go => 'unlock' } : $contender, $epoch);
+	go($candidate, $contender, $epoch);
+	1 while $candidate->pg_notifies;
 	return $end - $begin;
-}
-
-sub quantile
-{
-	my ($share, @sorted) = @_;
-	my $index = int($share * @sorted);
-	return $sorted[$index > $#sorted ? $#sorted : $index];
-}
-
-sub report
-{
-	print "| $rounds rounds each | median, ms | p99 | most |\n|---|---|---|---|\n";
-	for my $name (@names)
-	{
-		my @sorted = sort { $a <=> $b } @{ $ms{$name} };
-		printf "| %s | %.2f | %.2f | %.2f |\n", $name, quantile(0.5, @sorted),
-		  quantile(0.99, @sorted), $sorted[-1];
-	}
 }

@@ -114,7 +114,7 @@ sub start_writers
 	{
 		no warnings;
 		exec $pgbench, '-n', '-M', 'prepared', '-c', WRITERS, '-j', 2,
-		  '-T', PATIENCE, '-f', "$FindBin::Bin/write.sql";
+		  '-T', PATIENCE, '-f', "$FindBin::Bin/sql/write.sql";
 	}
 	POSIX::_exit(127);
 }

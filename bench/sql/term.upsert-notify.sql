@@ -1,6 +1,6 @@
 -- The hand-written row lease, with a notification of the beginning and of the end.
 WITH bid AS (
-	INSERT INTO hand_lease AS l
+	INSERT INTO upsert_lease AS l
 		VALUES ('term ' || :client_id, 'holder', 1, clock_timestamp() + interval '15 s')
 		ON CONFLICT (name) DO UPDATE SET
 			holder = excluded.holder, expires_at = clock_timestamp() + interval '15 s',
@@ -10,7 +10,7 @@ WITH bid AS (
 		RETURNING epoch)
 SELECT epoch AS e, pg_notify('hand', 'begin') FROM bid \gset
 WITH release AS (
-	UPDATE hand_lease SET holder = NULL, expires_at = '-infinity'
+	UPDATE upsert_lease SET holder = NULL, expires_at = '-infinity'
 		WHERE name = 'term ' || :client_id AND epoch = :e AND holder = 'holder'
 		RETURNING epoch)
 SELECT pg_notify('hand', 'end') FROM release;

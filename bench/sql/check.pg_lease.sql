@@ -1,0 +1,2 @@
+-- Whoever wants to know reads who holds the lease.
+SELECT * FROM lease_inspect(:client_id::text);

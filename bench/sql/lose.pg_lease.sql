@@ -1,0 +1,1 @@
+SELECT * FROM lease_acquire('held', 'other', '15 s');
