@@ -136,6 +136,7 @@ ask_next(Run *run)
 	/* We may have been stopped since the clock was looked at last. */
 	if (run->question == QUESTION_RENEWAL && run->asked_at >= run->term_at)
 		return;
+	run->asking = true;
 	deadline = run->asked_at + patience(run);
 	switch (run->question)
 	{
@@ -264,6 +265,7 @@ answer_no_term(Run *run, const Answer *answer)
 {
 	/* A grant of ours that is not certain yet may become so. */
 	run->may_hold = is_ours(run, answer);
+	run->bid_abandoned = false;
 	run->free_since = CLOCK_NEVER;
 	if (run->phase == PHASE_RELEASING)
 		run_release(run);
@@ -287,6 +289,7 @@ answer_term(Run *run, const Answer *answer)
 	}
 
 	run->epoch = answer->epoch;
+	run->bid_abandoned = false;
 	set_deadlines(run, answer);
 
 	/* A signal that came while we were winning comes first. */
@@ -392,6 +395,7 @@ answered(Run *run)
 	const PGresult *result = run->connection.result;
 	Answer		answer;
 
+	run->answered_before = true;
 	if (run->question != QUESTION_RENEWAL)
 		trouble_is_over(run);
 	switch (run->question)
@@ -436,9 +440,12 @@ lost_connection(Run *run)
 {
 	bool		ended_term = run->candidacy.session && run->may_hold;
 
+	if (run->asking && run->question == QUESTION_TERM)
+		run->bid_abandoned = true;
+
 	/* A session's term has ended with it. */
 	if (ended_term)
-		run->may_hold = false;
+		run->may_hold = run->bid_abandoned = false;
 	run->free_since = CLOCK_NEVER;
 
 	/* Where nobody has led before, another configuration is needed. */
@@ -461,7 +468,11 @@ refused(Run *run)
 {
 	/* A statement that has failed has granted nothing. */
 	if (run->question == QUESTION_TERM)
-		run->may_hold = false;
+		run->may_hold = run->bid_abandoned;
+
+	/* What was right once will be so again, as rights or limits may. */
+	if (run->answered_before)
+		run->connection.permanent = false;
 	if (give_up(run))
 		return;
 	report_trouble(run, "refused", run->connection.error.data);
@@ -495,13 +506,16 @@ campaign_process(Run *run, short revents)
 			ask_by(run, clock_now());
 			break;
 		case CONN_ANSWERED:
+			run->asking = false;
 			answered(run);
 			break;
 		case CONN_REFUSED:
+			run->asking = false;
 			refused(run);
 			break;
 		case CONN_LOST:
 			lost_connection(run);
+			run->asking = false;
 			break;
 	}
 }

@@ -15,6 +15,7 @@
  */
 #include "postgres_fe.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -88,8 +89,7 @@ is_permanent(const char *sqlstate)
 		if (strncmp(sqlstate, classes[i], 2) == 0)
 			return true;
 	}
-	return strcmp(sqlstate, "08P01") == 0 || strcmp(sqlstate, "53400") == 0 ||
-		strcmp(sqlstate, "55000") == 0;
+	return strcmp(sqlstate, "08P01") == 0 || strcmp(sqlstate, "53400") == 0;
 }
 
 /*
@@ -111,8 +111,7 @@ all_hosts_refuse(const char *message)
 		if (strncmp(p, failed, strlen(failed)) == 0)
 			strncpy(sqlstate, p + strlen(failed), 5);
 
-		/* 55000 here is a database that accepts no connections now. */
-		if (sqlstate[0] && is_permanent(sqlstate) && strcmp(sqlstate, "55000") != 0)
+		if (sqlstate[0] && is_permanent(sqlstate))
 			refusals++;
 	}
 	return hosts > 0 && refusals == hosts;
@@ -216,7 +215,10 @@ static ConnectionEvent
 connection_too_slow(Connection *c)
 {
 	bool		connecting = c->state == CONN_CONNECTING;
+	struct linger discard = {.l_onoff = 1,.l_linger = 0};
 
+	/* What has not been delivered yet would be done when nobody expects it. */
+	setsockopt(PQsocket(c->pg), SOL_SOCKET, SO_LINGER, &discard, sizeof(discard));
 	target_next_host(c->target);
 	connection_drop(c, connecting ? "the server did not accept a connection in time" :
 					"the server did not answer in time");

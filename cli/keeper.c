@@ -40,6 +40,7 @@
 
 /* How long we try to give a lease back, and how long a grant may be under way */
 #define GIVE_BACK_TIME	(10 * CLOCK_SECOND)
+#define GIVE_BACK_TRY	(2 * CLOCK_SECOND)
 #define GRANT_TIME		(2 * CLOCK_SECOND)
 #define GIVE_BACK_PAUSE (200 * CLOCK_MS)
 
@@ -257,10 +258,12 @@ next_look(const Charge *charge)
 	return next;
 }
 
-/* True if the answer came, whatever it was. */
+/* True if the answer came, whatever it was.  Each host gets a part of the time. */
 static bool
-try_to_give_back(Connection *c, const Candidacy *candidacy, int64 until, bool *given)
+try_to_give_back(Connection *c, const Candidacy *candidacy, bool *given)
 {
+	int64		until = clock_now() + GIVE_BACK_TRY;
+
 	if (c->state == CONN_DOWN && connection_wait_open(c, until) != CONN_MADE)
 		return false;
 	ask_for_release(c, candidacy, until);
@@ -289,7 +292,7 @@ give_back(const Charge *charge)
 	connection_init(&c, charge->target, false, NULL);
 	do
 	{
-		bool		answered = try_to_give_back(&c, charge->candidacy, start + GIVE_BACK_TIME, &given);
+		bool		answered = try_to_give_back(&c, charge->candidacy, &given);
 		int64		passed = clock_now() - start;
 
 		asked |= answered;

@@ -120,7 +120,8 @@ run_release(Run *run)
 	if (run->phase != PHASE_RELEASING)
 	{
 		run->phase = PHASE_RELEASING;
-		run->release_until = now + UNKNOWN_GRANT_MOST;
+		run->release_until = UNKNOWN_GRANT_MOST +
+			(run->asking && run->question == QUESTION_TERM ? run->connection.deadline : now);
 		run->ask_at = now;
 		run->reconnect_at = clock_earlier(run->reconnect_at, now);
 		if (run->epoch != 0)
@@ -308,7 +309,7 @@ stop(Run *run, int number)
 			/* The keeper goes on trying. */
 			if (again)
 				exit(128 + number);
-			if (run->exit_code == 0)
+			if (run->reason == REASON_SIGNAL && run->exit_code == 0)
 				run->exit_code = 128 + number;
 			break;
 		case PHASE_OVER:
@@ -426,8 +427,9 @@ check_clock(Run *run)
 	}
 	if (run->phase == PHASE_RELEASING && now >= run->release_until)
 	{
-		if (run->epoch != 0)
-			report(REPORT_WARNING, "not_released", "the lease could not be released; it ends by itself");
+		report(REPORT_WARNING, "not_released", run->epoch != 0 ?
+			   "the lease could not be released; it ends by itself" :
+			   "a bid was not answered; if it is granted, the lease will end by itself");
 		run->may_hold = false;
 		run_finish(run);
 	}

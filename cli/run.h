@@ -69,9 +69,11 @@ typedef struct Run
 	/* The database */
 	Connection	connection;
 	bool		connected_before;
+	bool		answered_before;
 	int			failures;		/* in a row */
 	int64		reconnect_at;
-	Question	question;		/* under way */
+	bool		asking;
+	Question	question;		/* under way, if any is, or the last one */
 	int64		asked_at;
 	int64		ask_at;			/* the next one */
 	int64		stand_at;		/* no term is asked for before */
@@ -81,6 +83,7 @@ typedef struct Run
 
 	/* The lease.  Grants that we were not told of are possible, too. */
 	bool		may_hold;
+	bool		bid_abandoned;	/* and may be granted still */
 	int64		epoch;			/* 0 if it is not known */
 	int64		used_epoch;		/* the last one that a command has had */
 	int64		ttl;			/* a guess before the first term */
