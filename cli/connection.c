@@ -89,7 +89,7 @@ is_permanent(const char *sqlstate)
 		if (strncmp(sqlstate, classes[i], 2) == 0)
 			return true;
 	}
-	return strcmp(sqlstate, "08P01") == 0 || strcmp(sqlstate, "53400") == 0;
+	return strcmp(sqlstate, "53400") == 0;
 }
 
 /*
