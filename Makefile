@@ -169,7 +169,9 @@ $(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
 $(CURDIR)/src:
 	$(MKDIR_P) $@
 
-# The client has a Makefile of its own, which is called wherever we are built.
+# The client has a Makefile of its own, which is called wherever we are built; it
+# needs Linux.
+ifeq ($(PORTNAME),linux)
 cli_make = $(MKDIR_P) cli && $(MAKE) -C cli -f $(abspath $(here))/cli/Makefile \
 	VPATH=$(abspath $(here))/cli PG_CONFIG='$(PG_CONFIG)'
 
@@ -181,6 +183,8 @@ cli-all cli-install cli-uninstall cli-clean:
 	+$(cli_make) $(@:cli-%=%)
 
 .PHONY: cli-all cli-install cli-uninstall cli-clean
+
+endif
 
 else
 

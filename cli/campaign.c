@@ -15,16 +15,19 @@
  */
 #include "postgres_fe.h"
 
+#include "campaign.h"
 #include "clock.h"
 #include "notify.h"
 #include "report.h"
-#include "run.h"
 
 #define PATIENCE_MOST		(10 * CLOCK_SECOND)
 #define BACKOFF_LEAST		(50 * CLOCK_MS)
 #define BACKOFF_MOST		(5 * CLOCK_SECOND)
-#define LOOK_AGAIN			(200 * CLOCK_MS)
+#define LOOK_LEAST			(200 * CLOCK_MS)
 #define LOOK_MOST			(5 * CLOCK_SECOND)
+
+/* The server's own limit is the same. */
+#define RETRY_LEAST			(10 * CLOCK_MS)
 
 /* How long a command may live on whose term has ended already */
 #define OVERLAP_MOST		(5 * CLOCK_SECOND)
@@ -39,8 +42,7 @@
 bool
 campaign_keeps_lease(const Run *run)
 {
-	return run->phase == PHASE_LEADING ||
-		(run->phase == PHASE_ENDING && run->reason == REASON_SIGNAL && !run->given_up);
+	return run->phase == PHASE_LEADING || run->phase == PHASE_STOPPING;
 }
 
 /*
@@ -113,7 +115,7 @@ choose_question(const Run *run, Question *question)
 			*question = run->options->reluctant == 0 ||
 				(run->free_since != CLOCK_NEVER &&
 				 clock_now() - run->free_since >= run->options->reluctant) ?
-				QUESTION_TERM : QUESTION_WHETHER_FREE;
+				QUESTION_BID : QUESTION_WHETHER_FREE;
 			return true;
 		case PHASE_RELEASING:
 			*question = QUESTION_RELEASE;
@@ -140,9 +142,9 @@ ask_next(Run *run)
 	deadline = run->asked_at + patience(run);
 	switch (run->question)
 	{
-		case QUESTION_TERM:
+		case QUESTION_BID:
 			run->may_hold = true;
-			ask_for_term(&run->connection, &run->candidacy, deadline);
+			ask_for_bid(&run->connection, &run->candidacy, deadline);
 			break;
 		case QUESTION_RENEWAL:
 			ask_for_renewal(&run->connection, &run->candidacy, run->epoch, deadline);
@@ -261,17 +263,22 @@ is_ours(const Run *run, const Answer *answer)
 }
 
 static void
-answer_no_term(Run *run, const Answer *answer)
+ask_again(Run *run, const Answer *answer)
+{
+	run->ask_at = run->asked_at + clock_later(answer->retry_after, RETRY_LEAST);
+}
+
+static void
+answer_lost_bid(Run *run, const Answer *answer)
 {
 	/* A grant of ours that is not certain yet may become so. */
 	run->may_hold = is_ours(run, answer);
 	run->bid_abandoned = false;
 	run->free_since = CLOCK_NEVER;
-	if (run->phase == PHASE_RELEASING)
-		run_release(run);
-	else
+	run_check_held(run);
+	if (run->phase == PHASE_CAMPAIGNING)
 	{
-		run->ask_at = run->asked_at + answer->retry_after;
+		ask_again(run, answer);
 		if (run->candidacy.session)
 			run->ask_at = clock_earlier(run->ask_at, clock_now() + clock_jittered(SESSION_LOOK));
 		if (!run->may_hold)
@@ -280,11 +287,11 @@ answer_no_term(Run *run, const Answer *answer)
 }
 
 static void
-answer_term(Run *run, const Answer *answer)
+answer_bid(Run *run, const Answer *answer)
 {
 	if (!answer->is_leader)
 	{
-		answer_no_term(run, answer);
+		answer_lost_bid(run, answer);
 		return;
 	}
 
@@ -307,13 +314,14 @@ answer_term(Run *run, const Answer *answer)
 	}
 	else if (clock_now() < run->term_at)
 	{
-		run->ask_at = run->asked_at + answer->retry_after;
+		ask_again(run, answer);
 		run->used_epoch = run->epoch;
 		run_start_command(run);
 	}
 	else
 	{
 		report(REPORT_WARNING, "slow", "leadership came too late to be used");
+		run->reason = REASON_LATE;
 		run_release(run);
 	}
 }
@@ -323,7 +331,7 @@ answer_renewal(Run *run, const Answer *answer)
 {
 	if (!campaign_keeps_lease(run))
 		return;
-	run->ask_at = run->asked_at + answer->retry_after;
+	ask_again(run, answer);
 	if (answer->is_leader)
 	{
 		Order		order = {.kind = ORDER_EXTEND};
@@ -351,16 +359,22 @@ static void
 answer_whether_free(Run *run, const PGresult *result)
 {
 	int64		now = clock_now();
+	int64		most = clock_within(run->ttl / 3, LOOK_LEAST, LOOK_MOST);
 	int64		expires_in;
 	const char *leader;
 
 	if (run->phase != PHASE_CAMPAIGNING)
 		return;
+
+	/* While we did not look somebody may have led. */
+	if (run->asked_at - run->looked_at > 2 * LOOK_MOST)
+		run->free_since = CLOCK_NEVER;
+	run->looked_at = run->asked_at;
 	if (!read_whether_free(result, &leader, &expires_in))
 	{
 		report_leader(run, leader);
 		run->free_since = CLOCK_NEVER;
-		run->ask_at = now + clock_within(expires_in, LOOK_AGAIN, clock_within(run->ttl / 3, LOOK_AGAIN, LOOK_MOST));
+		run->ask_at = now + clock_within(expires_in, LOOK_LEAST, most);
 		return;
 	}
 	if (run->free_since == CLOCK_NEVER)
@@ -369,7 +383,7 @@ answer_whether_free(Run *run, const PGresult *result)
 		report(REPORT_INFO, "waiting", "candidate; there is no leader, and we are reluctant");
 	}
 	run->ask_at = clock_earlier(run->free_since + run->options->reluctant,
-								now + clock_within(run->ttl / 3, LOOK_AGAIN, LOOK_MOST));
+								now + most);
 }
 
 static void
@@ -380,7 +394,7 @@ answer_release(Run *run, const PGresult *result)
 	/* What we were not told of may be under way. */
 	if (!released && run->epoch == 0)
 	{
-		run->ask_at = clock_now() + LOOK_AGAIN;
+		run->ask_at = clock_now() + BID_LOOK;
 		return;
 	}
 	if (released)
@@ -400,9 +414,9 @@ answered(Run *run)
 		trouble_is_over(run);
 	switch (run->question)
 	{
-		case QUESTION_TERM:
+		case QUESTION_BID:
 			answer = read_answer(result);
-			answer_term(run, &answer);
+			answer_bid(run, &answer);
 			break;
 		case QUESTION_RENEWAL:
 			answer = read_answer(result);
@@ -440,7 +454,7 @@ lost_connection(Run *run)
 {
 	bool		ended_term = run->candidacy.session && run->may_hold;
 
-	if (run->asking && run->question == QUESTION_TERM)
+	if (run->asking && run->question == QUESTION_BID)
 		run->bid_abandoned = true;
 
 	/* A session's term has ended with it. */
@@ -459,15 +473,14 @@ lost_connection(Run *run)
 	if (ended_term && campaign_keeps_lease(run))
 		run_lose(run, REASON_LOST, clock_now() + overlap(run),
 				 "leadership lost with the connection");
-	if (run->phase == PHASE_RELEASING)
-		run_release(run);
+	run_check_held(run);
 }
 
 static void
 refused(Run *run)
 {
 	/* A statement that has failed has granted nothing. */
-	if (run->question == QUESTION_TERM)
+	if (run->question == QUESTION_BID)
 		run->may_hold = run->bid_abandoned;
 
 	/* What was right once will be so again, as rights or limits may. */
@@ -487,8 +500,7 @@ refused(Run *run)
 	}
 	else
 		run->ask_at = clock_now() + backoff(run);
-	if (run->phase == PHASE_RELEASING)
-		run_release(run);
+	run_check_held(run);
 }
 
 /* Takes in what came from the server, and what did not come in time. */

@@ -12,6 +12,7 @@
  */
 #include "postgres_fe.h"
 
+#include <sys/random.h>
 #include <sys/timerfd.h>
 #include <time.h>
 
@@ -45,10 +46,26 @@ clock_within(int64 value, int64 least, int64 most)
 	return clock_earlier(clock_later(value, least), most);
 }
 
+/* What nobody else will draw */
+uint64
+random_number(void)
+{
+	uint64		number;
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		fail("could not get random bytes: %m");
+	return number;
+}
+
 /* Between half and all of it, so that many clients do not keep in step */
 int64
 clock_jittered(int64 duration)
 {
+	static bool seeded = false;
+
+	if (!seeded)
+		srand48(random_number());
+	seeded = true;
 	return duration / 2 + (int64) (drand48() * (duration / 2));
 }
 

@@ -18,6 +18,7 @@ extern int64 clock_earlier(int64 a, int64 b);
 extern int64 clock_later(int64 a, int64 b);
 extern int64 clock_within(int64 value, int64 least, int64 most);
 extern int64 clock_jittered(int64 duration);
+extern uint64 random_number(void);
 
 /* A descriptor that becomes readable at a time */
 extern int	timer_open(void);

@@ -42,18 +42,52 @@ set_environment(const char *name, const char *value)
 		fail("could not set the environment of the command: %m");
 }
 
-/* As in "closing"=42: in quotes there is no name that would not fit. */
+/* In quotes there is no name that would not fit. */
 static void
-append_token(PQExpBuffer tokens, const Leadership *leadership)
+append_quoted(PQExpBuffer tokens, const char *election)
 {
 	appendPQExpBufferChar(tokens, '"');
-	for (const char *c = leadership->election; *c; c++)
+	for (const char *c = election; *c; c++)
 	{
 		if (*c == '"')
 			appendPQExpBufferChar(tokens, '"');
 		appendPQExpBufferChar(tokens, *c);
 	}
-	appendPQExpBuffer(tokens, "\"=%lld", (long long) leadership->epoch);
+	appendPQExpBufferChar(tokens, '"');
+}
+
+/* The length of a token as in "closing"=42; 0 if that is none of ours. */
+static size_t
+token_length(const char *token)
+{
+	const char *c = token;
+
+	if (*c++ != '"')
+		return 0;
+	while (*c && (c[0] != '"' || c[1] == '"'))
+		c += c[0] == '"' ? 2 : 1;
+	if (c[0] != '"' || c[1] != '=' || strspn(c + 2, "0123456789") == 0)
+		return 0;
+	c += 2;
+	return c + strspn(c, "0123456789") - token;
+}
+
+/*
+ * The tokens that we were told to present ourselves, but for one of an election of
+ * the same name, as each may be there once
+ */
+static void
+append_inherited(PQExpBuffer tokens, const char *inherited, const char *own)
+{
+	size_t		length;
+
+	while (inherited && (length = token_length(inherited)) > 0)
+	{
+		if (strncmp(inherited, own, strlen(own)) != 0 || inherited[strlen(own)] != '=')
+			appendPQExpBuffer(tokens, "%.*s,", (int) length, inherited);
+		inherited += length;
+		inherited += *inherited == ',';
+	}
 }
 
 /*
@@ -64,15 +98,17 @@ append_token(PQExpBuffer tokens, const Leadership *leadership)
 static void
 present_tokens(const Leadership *leadership)
 {
-	const char *inherited = getenv("LEADER_FENCE");
 	const char *options = getenv("PGOPTIONS");
+	PQExpBufferData own;
 	PQExpBufferData tokens;
 	PQExpBufferData pgoptions;
 
+	initPQExpBuffer(&own);
+	append_quoted(&own, leadership->election);
 	initPQExpBuffer(&tokens);
-	if (inherited && *inherited)
-		appendPQExpBuffer(&tokens, "%s,", inherited);
-	append_token(&tokens, leadership);
+	append_inherited(&tokens, getenv("LEADER_FENCE"), own.data);
+	appendPQExpBuffer(&tokens, "%s=%lld", own.data, (long long) leadership->epoch);
+	termPQExpBuffer(&own);
 	set_environment("LEADER_FENCE", tokens.data);
 
 	initPQExpBuffer(&pgoptions);
@@ -140,7 +176,9 @@ become_command(const Command *command, const Inheritance *inheritance,
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || read(go, &ready, 1) != 1)
 		_exit(EXIT_FAILED);
-	if (inheritance->has_terminal)
+
+	/* Somebody else may have got it meanwhile. */
+	if (inheritance->has_terminal && tcgetpgrp(STDIN_FILENO) == inheritance->group)
 		tcsetpgrp(STDIN_FILENO, getpid());
 
 	set_environments(command, leadership);
@@ -210,10 +248,10 @@ command_failure(int failure)
 	return read(failure, &error, sizeof(error)) == sizeof(error) ? error : 0;
 }
 
-/* After the command; SIGTTOU is blocked or ignored. */
+/* From the command's group, if that still has it; SIGTTOU is blocked or ignored. */
 void
-terminal_take_back(const Inheritance *inheritance)
+terminal_take_back(const Inheritance *inheritance, pid_t from)
 {
-	if (inheritance->has_terminal)
+	if (inheritance->has_terminal && tcgetpgrp(STDIN_FILENO) == from)
 		tcsetpgrp(STDIN_FILENO, inheritance->group);
 }

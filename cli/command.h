@@ -39,6 +39,6 @@ extern void inheritance_note(Inheritance *inheritance);
 extern pid_t command_fork(const Command *command, const Inheritance *inheritance,
 						  const Leadership *leadership, int *go, int *failure);
 extern int	command_failure(int failure);
-extern void terminal_take_back(const Inheritance *inheritance);
+extern void terminal_take_back(const Inheritance *inheritance, pid_t from);
 
 #endif							/* LEADERCTL_COMMAND_H */

@@ -99,19 +99,21 @@ is_permanent(const char *sqlstate)
 static bool
 all_hosts_refuse(const char *message)
 {
-	static const char failed[] = " failed: FATAL:  ";
+	static const char failed[] = " failed: ";
 	int			hosts = 0;
 	int			refusals = 0;
 
-	for (const char *p = message; (p = strstr(p, " failed: ")) != NULL; p++)
+	for (const char *p = message; (p = strstr(p, failed)) != NULL; p++)
 	{
+		const char *severity = p + strlen(failed);
+		const char *end = severity + strcspn(severity, ":\n");
 		char		sqlstate[6] = "";
 
+		/* As in "FATAL:  28P01: ...", in the server's language */
 		hosts++;
-		if (strncmp(p, failed, strlen(failed)) == 0)
-			strncpy(sqlstate, p + strlen(failed), 5);
-
-		if (sqlstate[0] && is_permanent(sqlstate))
+		if (strncmp(end, ":  ", 3) == 0 && strcspn(end + 3, ":\n") == 5)
+			strncpy(sqlstate, end + 3, 5);
+		if (is_permanent(sqlstate))
 			refusals++;
 	}
 	return hosts > 0 && refusals == hosts;
@@ -188,7 +190,7 @@ connection_failed(Connection *c)
 {
 	bool		never = PQconnectionNeedsPassword(c->pg) ||
 		all_hosts_refuse(PQerrorMessage(c->pg)) ||
-		(c->deadline == 0 && never_tried(PQerrorMessage(c->pg)));
+		(c->failed && never_tried(PQerrorMessage(c->pg)));
 
 	set_error(c, PQerrorMessage(c->pg), NULL);
 	strip_locations(&c->error);
@@ -255,8 +257,8 @@ connection_open(Connection *c, int64 deadline)
 	c->state = CONN_CONNECTING;
 	c->polling = PGRES_POLLING_WRITING;
 
-	/* What has failed at once is found out at once. */
-	c->deadline = PQstatus(c->pg) == CONNECTION_BAD ? 0 : deadline;
+	c->failed = PQstatus(c->pg) == CONNECTION_BAD;
+	c->deadline = c->failed ? 0 : deadline;
 }
 
 /* Asks for a statement's answer.  The connection is idle. */
@@ -275,6 +277,7 @@ connection_ask(Connection *c, const char *sql, int n, const char *const *values,
 		sent = PQsendQuery(c->pg, sql);
 	c->state = CONN_BUSY;
 	c->flushing = sent;
+	c->failed = !sent;
 	c->deadline = sent ? deadline : 0;
 }
 
@@ -308,11 +311,13 @@ note_notifications(Connection *c)
 	}
 }
 
-/* Keeps the last answer, or the first error. */
-static void
+/* Keeps the last answer, or the first error.  False for what nobody asked for. */
+static bool
 take_result(Connection *c, PGresult *result)
 {
 	ExecStatusType status = PQresultStatus(result);
+	bool		expected = status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK ||
+		status == PGRES_FATAL_ERROR || status == PGRES_EMPTY_QUERY;
 
 	if (c->error.len > 0)
 		PQclear(result);
@@ -333,6 +338,7 @@ take_result(Connection *c, PGresult *result)
 		PQfreemem(message);
 		PQclear(result);
 	}
+	return expected;
 }
 
 /* Asks what is needed for all requests, within the time left to connect. */
@@ -404,15 +410,9 @@ finish_request(Connection *c)
 static ConnectionEvent
 process_connecting(Connection *c, short revents)
 {
-	if (PQstatus(c->pg) != CONNECTION_BAD)
-	{
-		if (revents == 0)
-			return CONN_NOTHING;
-		c->polling = PQconnectPoll(c->pg);
-	}
-	else
-		c->polling = PGRES_POLLING_FAILED;
-
+	if (revents == 0)
+		return CONN_NOTHING;
+	c->polling = PQconnectPoll(c->pg);
 	if (c->polling == PGRES_POLLING_FAILED)
 		return connection_failed(c);
 	if (c->polling == PGRES_POLLING_OK)
@@ -440,15 +440,17 @@ process_answers(Connection *c, short revents)
 	{
 		/* What the server said before is still to be read. */
 		while (!PQisBusy(c->pg) && (result = PQgetResult(c->pg)) != NULL)
-			take_result(c, result);
+			(void) take_result(c, result);
 		return connection_broke(c);
 	}
-	note_notifications(c);
 
 	while (!PQisBusy(c->pg))
 	{
 		if ((result = PQgetResult(c->pg)) != NULL)
-			take_result(c, result);
+		{
+			if (!take_result(c, result))
+				return connection_broke(c);
+		}
 		else if (PQstatus(c->pg) == CONNECTION_BAD)
 			return connection_broke(c);
 		else if (c->state == CONN_PREPARING)
@@ -471,13 +473,18 @@ connection_process(Connection *c, short revents)
 
 	if (c->state == CONN_DOWN)
 		return event;
+
+	if (c->failed)
+		return c->state == CONN_CONNECTING ? connection_failed(c) : connection_broke(c);
 	if (c->state == CONN_CONNECTING)
 		event = process_connecting(c, revents);
 	else
 		event = process_answers(c, revents);
-	if (event == CONN_NOTHING && c->deadline == 0)
-		event = connection_broke(c);
-	else if (event == CONN_NOTHING && clock_now() >= c->deadline)
+
+	/* What came behind an answer will not make the socket readable again. */
+	if (c->state != CONN_DOWN)
+		note_notifications(c);
+	if (event == CONN_NOTHING && clock_now() >= c->deadline)
 		event = connection_too_slow(c);
 	return event;
 }

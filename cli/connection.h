@@ -43,6 +43,7 @@ typedef struct Connection
 	PGconn	   *pg;
 	PostgresPollingStatusType polling;
 	bool		flushing;
+	bool		failed;			/* to begin, which is told at the next look */
 	int64		deadline;		/* of what is under way */
 	PGresult   *result;
 	char	   *schema;			/* the extension's, quoted */

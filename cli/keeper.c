@@ -38,11 +38,8 @@
 #define LINGER_TIME		CLOCK_SECOND
 #define LINGER_LOOK		(20 * CLOCK_MS)
 
-/* How long we try to give a lease back, and how long a grant may be under way */
-#define GIVE_BACK_TIME	(10 * CLOCK_SECOND)
+/* How long one attempt to give a lease back may take */
 #define GIVE_BACK_TRY	(2 * CLOCK_SECOND)
-#define GRANT_TIME		(2 * CLOCK_SECOND)
-#define GIVE_BACK_PAUSE (200 * CLOCK_MS)
 
 typedef struct Charge
 {
@@ -64,6 +61,22 @@ typedef struct Charge
 	int64		kill_at;
 	int64		group_kill_at;	/* of those that outlive the command */
 } Charge;
+
+/* True if there was something; "*lost" if there will never be anything. */
+static bool
+receive(int socket, void *packet, size_t size, bool *lost)
+{
+	ssize_t		got = recv(socket, packet, size, MSG_DONTWAIT);
+
+	/* This comes before what the other one has sent while it lived. */
+	if (got < 0 && errno == ECONNRESET)
+		got = recv(socket, packet, size, MSG_DONTWAIT);
+	if (got == (ssize_t) size)
+		return true;
+	if (got >= 0 || (errno != EAGAIN && errno != EINTR))
+		*lost = true;
+	return false;
+}
 
 static void
 tell(const Charge *charge, NewsKind kind, int status, int left)
@@ -115,8 +128,12 @@ start_command(Charge *charge, const Order *order)
 	charge->group_kill_at = CLOCK_NEVER;
 	tell(charge, NEWS_STARTED, 0, 0);
 
-	/* If this fails then it has died already. */
-	(void) !write(go, "", 1);
+	/*
+	 * The order may be old.  If writing fails then the command has died
+	 * already.
+	 */
+	if (clock_now() < charge->term_at)
+		(void) !write(go, "", 1);
 	close(go);
 }
 
@@ -152,7 +169,6 @@ obey(Charge *charge, const Order *order)
 			charge->told = charge->doomed = true;
 			break;
 		case ORDER_DISMISS:
-			terminal_take_back(&charge->inheritance);
 			_exit(0);
 	}
 }
@@ -161,12 +177,9 @@ static void
 read_orders(Charge *charge)
 {
 	Order		order;
-	ssize_t		got;
 
-	while ((got = recv(charge->socket, &order, sizeof(order), MSG_DONTWAIT)) == sizeof(order))
+	while (receive(charge->socket, &order, sizeof(order), &charge->orphaned))
 		obey(charge, &order);
-	if (got == 0 || (errno != EAGAIN && errno != EINTR))
-		charge->orphaned = true;
 }
 
 /* Ends what the command's end has left in its group. */
@@ -237,7 +250,7 @@ enforce(Charge *charge)
 
 	if (!lives_on(charge))
 	{
-		terminal_take_back(&charge->inheritance);
+		terminal_take_back(&charge->inheritance, charge->pid);
 		tell(charge, NEWS_GONE, 0, descendants_count());
 		charge->pid = 0;
 	}
@@ -297,15 +310,15 @@ give_back(const Charge *charge)
 
 		asked |= answered;
 		again = !given && !(c.permanent && !answered) &&
-			passed < (asked ? GRANT_TIME : GIVE_BACK_TIME);
+			passed < (asked ? BID_TIME : RELEASE_TIME);
 		if (again)
-			usleep(GIVE_BACK_PAUSE);
+			usleep(BID_LOOK);
 	} while (again);
 
 	if (given)
-		report(REPORT_WARNING, "orphaned", "the main process was killed; its lease has been released");
+		report(REPORT_WARNING, "orphaned", "the main process has ended without it; its lease has been released");
 	else if (!asked)
-		report(REPORT_WARNING, "orphaned", "the main process was killed, and its lease could not be released: %s",
+		report(REPORT_WARNING, "orphaned", "the main process has ended without it, and its lease could not be released: %s",
 			   c.error.data);
 	connection_close(&c);
 }
@@ -326,7 +339,7 @@ keep(Charge *charge)
 	for (;;)
 	{
 		struct pollfd fds[] = {
-			{.fd = charge->socket,.events = POLLIN},
+			{.fd = charge->orphaned ? -1 : charge->socket,.events = POLLIN},
 			{.fd = signals,.events = POLLIN},
 			{.fd = timer,.events = POLLIN}
 		};
@@ -399,11 +412,5 @@ keeper_order(const Keeper *keeper, const Order *order)
 bool
 keeper_news(const Keeper *keeper, News *news, bool *lost)
 {
-	ssize_t		got = recv(keeper->socket, news, sizeof(*news), MSG_DONTWAIT);
-
-	if (got == sizeof(*news))
-		return true;
-	if (got == 0 || (errno != EAGAIN && errno != EINTR))
-		*lost = true;
-	return false;
+	return receive(keeper->socket, news, sizeof(*news), lost);
 }

@@ -11,11 +11,29 @@
  */
 #include "postgres_fe.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "options.h"
 #include "report.h"
 #include "run.h"
 #include "show.h"
+#include "steer.h"
 #include "watch.h"
+
+/* Else a socket of ours could become what somebody writes messages to. */
+static void
+open_standard_files(void)
+{
+	int			fd;
+
+	do
+	{
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+}
 
 int
 main(int argc, char **argv)
@@ -23,6 +41,7 @@ main(int argc, char **argv)
 	Options		options = {0};
 	Target		target;
 
+	open_standard_files();
 	options_parse(&options, argc, argv);
 	switch (options.action)
 	{

@@ -11,7 +11,6 @@
  */
 #include "postgres_fe.h"
 
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -20,6 +19,8 @@
 #include "notify.h"
 #include "report.h"
 
+#define MESSAGES_MOST	64
+
 /* Returns a socket, and its name for NOTIFY_SOCKET, which lives on. */
 int
 notify_listen(char **address)
@@ -27,13 +28,10 @@ notify_listen(char **address)
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	int			yes = 1;
 	int			fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	uint64		number;
 	int			length;
 
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		fail("could not get random bytes: %m");
 	length = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1,
-					  "leaderctl-%d-%016llx", (int) getpid(), (unsigned long long) number);
+					  "leaderctl-%d-%016llx", (int) getpid(), (unsigned long long) random_number());
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) != 0 ||
 		bind(fd, (struct sockaddr *) &name,
 			 offsetof(struct sockaddr_un, sun_path) + 1 + length) != 0)
@@ -85,13 +83,16 @@ has_line(const char *words, const char *line)
 	return false;
 }
 
-/* Reads all there is; true if the command has said that it is alive. */
+/*
+ * Reads what there is, but not for ever, whoever may send; true if the command has
+ * said that it is alive.
+ */
 bool
 notify_heard(int fd)
 {
 	bool		alive = false;
 
-	for (;;)
+	for (int messages = 0; messages < MESSAGES_MOST; messages++)
 	{
 		char		words[4096];
 		union
@@ -114,6 +115,7 @@ notify_heard(int fd)
 		if (is_from_us(&message) && has_line(words, "WATCHDOG=1"))
 			alive = true;
 	}
+	return alive;
 }
 
 /* To ours, if we have one */

@@ -158,7 +158,7 @@ duration(const char *option, const char *words, int64 least, int64 most)
 	double		number = -1;
 
 	/* strtod() takes more than numbers: signs, blanks, "inf", "0x10", "1e9". */
-	if (isdigit((unsigned char) words[0]) && strspn(words, "0123456789.") > 0)
+	if (isdigit((unsigned char) words[0]))
 	{
 		size_t		digits = strspn(words, "0123456789.");
 		char	   *copy = strndup(words, digits);
@@ -235,7 +235,7 @@ parse_option(Options *options, int value, const char *name, const char *words)
 			options->target.host = words;
 			break;
 		case 'n':
-			if (strspn(words, "0123456789") != strlen(words) || atoi(words) < 1 || strlen(words) > 9)
+			if (strspn(words, "0123456789") != strlen(words) || strlen(words) > 9 || atoi(words) < 1)
 				usage("--lines must be a number, not \"%s\"", words);
 			options->lines = words;
 			break;
@@ -311,6 +311,7 @@ static void
 print_and_exit(const char *words)
 {
 	fputs(words, stdout);
+	finish_output();
 	exit(0);
 }
 

@@ -79,31 +79,48 @@ descendants_count(void)
 	return signal_children(0);
 }
 
-/* Is that process of the group, and no zombie? */
+/* False if there is no such process. */
 static bool
-lives_in_group(const char *pid, pid_t group)
+read_state(const char *pid, char *state, int *group)
 {
 	char		path[64];
 	char		line[1024];
 	const char *rest;
 	size_t		length;
 	FILE	   *file;
-	char		state;
-	int			its_group;
 
 	snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
 	file = fopen(path, "re");
 	if (file == NULL)
 		return false;
-
 	length = fread(line, 1, sizeof(line) - 1, file);
 	fclose(file);
 	line[length] = '\0';
 
 	/* The program's name comes before, which may have anything in it. */
 	rest = strrchr(line, ')');
-	return rest && sscanf(rest + 1, " %c %*d %d", &state, &its_group) == 2 &&
-		its_group == group && state != 'Z' && state != 'X';
+	return rest && sscanf(rest + 1, " %c %*d %d", state, group) == 2;
+}
+
+static bool
+lives_in_group(const char *pid, pid_t group)
+{
+	char		state;
+	int			its_group;
+
+	return read_state(pid, &state, &its_group) && its_group == group &&
+		state != 'Z' && state != 'X';
+}
+
+bool
+process_is_stopped(pid_t pid)
+{
+	char		number[32];
+	char		state;
+	int			group;
+
+	snprintf(number, sizeof(number), "%d", (int) pid);
+	return read_state(number, &state, &group) && (state == 'T' || state == 't');
 }
 
 /*

@@ -13,7 +13,6 @@
 
 #include <math.h>
 
-#include "clock.h"
 #include "questions.h"
 
 #define ANSWER_COLUMNS \
@@ -43,7 +42,7 @@ ask(Connection *c, const char *sql, int n, const char *const *values, int64 dead
 
 /* Acquires, or renews what this holder has already */
 void
-ask_for_term(Connection *c, const Candidacy *candidacy, int64 deadline)
+ask_for_bid(Connection *c, const Candidacy *candidacy, int64 deadline)
 {
 	const char *values[] = {
 		candidacy->election, candidacy->holder, candidacy->ttl, candidacy->metadata

@@ -8,7 +8,17 @@
 #ifndef LEADERCTL_QUESTIONS_H
 #define LEADERCTL_QUESTIONS_H
 
+#include "clock.h"
 #include "connection.h"
+
+/* How long we try to give a lease back */
+#define RELEASE_TIME	(10 * CLOCK_SECOND)
+
+/* How long a bid whose answer never came may be under way at the server */
+#define BID_TIME		(2 * CLOCK_SECOND)
+
+/* How often we look meanwhile whether it was granted */
+#define BID_LOOK		(200 * CLOCK_MS)
 
 /* What is asked for in an election; it does not change while we run. */
 typedef struct Candidacy
@@ -35,7 +45,7 @@ typedef struct Answer
 extern void ask(Connection *c, const char *sql, int n, const char *const *values,
 				int64 deadline);
 
-extern void ask_for_term(Connection *c, const Candidacy *candidacy, int64 deadline);
+extern void ask_for_bid(Connection *c, const Candidacy *candidacy, int64 deadline);
 extern void ask_for_renewal(Connection *c, const Candidacy *candidacy, int64 epoch,
 							int64 deadline);
 extern Answer read_answer(const PGresult *result);

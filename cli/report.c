@@ -14,8 +14,6 @@
 #include <unistd.h>
 
 #include "libpq-fe.h"
-#include "pqexpbuffer.h"
-
 #include "json.h"
 #include "report.h"
 
@@ -77,9 +75,9 @@ join_lines(char *words)
 	*to = '\0';
 }
 
-static void
-append_json_line(PQExpBuffer line, ReportLevel level, const char *event,
-				 const char *message)
+/* Now, in UTC */
+void
+append_time(PQExpBuffer buffer)
 {
 	struct timespec now;
 	struct tm	utc;
@@ -88,8 +86,17 @@ append_json_line(PQExpBuffer line, ReportLevel level, const char *event,
 	clock_gettime(CLOCK_REALTIME, &now);
 	gmtime_r(&now.tv_sec, &utc);
 	strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &utc);
-	appendPQExpBuffer(line, "{\"time\": \"%s.%03ldZ\", \"level\": \"%s\", \"event\": \"%s\"",
-					  time, now.tv_nsec / 1000000, level_names[level], event);
+	appendPQExpBuffer(buffer, "%s.%03ldZ", time, now.tv_nsec / 1000000);
+}
+
+static void
+append_json_line(PQExpBuffer line, ReportLevel level, const char *event,
+				 const char *message)
+{
+	appendPQExpBufferStr(line, "{\"time\": \"");
+	append_time(line);
+	appendPQExpBuffer(line, "\", \"level\": \"%s\", \"event\": \"%s\"",
+					  level_names[level], event);
 	if (about)
 	{
 		appendPQExpBufferStr(line, ", \"election\": ");
@@ -157,6 +164,14 @@ report(ReportLevel level, const char *event, const char *format,...)
 	errno = saved_errno;
 	vreport(level, event, format, args);
 	va_end(args);
+}
+
+/* What was printed and cannot be written was not printed. */
+void
+finish_output(void)
+{
+	if (fflush(stdout) != 0 || ferror(stdout))
+		fail("could not write: %m");
 }
 
 /* For what cannot go on and has nothing to give back */

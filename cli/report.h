@@ -8,6 +8,8 @@
 #ifndef LEADERCTL_REPORT_H
 #define LEADERCTL_REPORT_H
 
+#include "pqexpbuffer.h"
+
 /* Exit codes; a command's own are passed on, 128 + n for signal n. */
 #define EXIT_LOST			123
 #define EXIT_NOT_LEADER		124
@@ -28,6 +30,8 @@ extern void report_quiet(void);
 extern void report_as_json(void);
 extern void report(ReportLevel level, const char *event, const char *format,...)
 			pg_attribute_printf(3, 4);
+extern void append_time(PQExpBuffer buffer);
+extern void finish_output(void);
 extern void fail(const char *format,...)
 			pg_attribute_printf(1, 2) __attribute__((noreturn));
 

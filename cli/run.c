@@ -18,28 +18,36 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "campaign.h"
 #include "clock.h"
 #include "notify.h"
 #include "processes.h"
 #include "report.h"
-#include "run.h"
 
 #define GUESSED_TTL			(15 * CLOCK_SECOND)
-#define RELEASE_MOST		(10 * CLOCK_SECOND)
-#define UNKNOWN_GRANT_MOST	(2 * CLOCK_SECOND)
-#define LOOK_AGAIN			(20 * CLOCK_MS)
+#define ENDING_LOOK			(20 * CLOCK_MS)
 #define KEEPER_PATIENCE		CLOCK_SECOND
 #define STOP_AGAIN			(500 * CLOCK_MS)
 #define DISMISS_MS			1000
 
-/* Those that end us, and those that are only for the command */
-static const int stop_signals[] = {SIGTERM, SIGINT, SIGQUIT};
-static const int passed_signals[] = {SIGHUP, SIGUSR1, SIGUSR2};
+/* Those that end us; the others are for the command, while there is one. */
+static const struct
+{
+	int			number;
+	bool		stops;
+	bool		stops_candidate;
+}			handled[] = {
+	{SIGTERM, true, true},
+	{SIGINT, true, true},
+	{SIGQUIT, true, true},
+	{SIGHUP, false, true},
+	{SIGUSR1, false, false},
+	{SIGUSR2, false, false},
+};
 
 /*--------------------------------------------------------------------------
  * The command
@@ -75,7 +83,6 @@ run_start_command(Run *run)
 		notify_heard(run->notify);	/* what an earlier command has left */
 	run->silent_at = CLOCK_NEVER;
 	run->kill_command_at = CLOCK_NEVER;
-	run->given_up = false;
 	run->overdue_since = CLOCK_NEVER;
 	run->phase = PHASE_LEADING;
 	give_order(run, ORDER_START, 0, run->kill_at);
@@ -91,9 +98,8 @@ run_lose(Run *run, Reason reason, int64 kill_at, const char *format,...)
 	char	   *words;
 	va_list		args;
 
-	if (run->given_up || run->reason == REASON_COMMAND)
+	if (!campaign_keeps_lease(run))
 		return;
-	run->given_up = true;
 	va_start(args, format);
 	if (vasprintf(&words, format, args) >= 0)
 	{
@@ -117,28 +123,45 @@ run_release(Run *run)
 {
 	int64		now = clock_now();
 
-	if (run->phase != PHASE_RELEASING)
-	{
-		run->phase = PHASE_RELEASING;
-		run->release_until = UNKNOWN_GRANT_MOST +
-			(run->asking && run->question == QUESTION_TERM ? run->connection.deadline : now);
-		run->ask_at = now;
-		run->reconnect_at = clock_earlier(run->reconnect_at, now);
-		if (run->epoch != 0)
-			run_release_known(run);
-	}
-	if (!run->may_hold)
-		run_finish(run);
+	run->phase = PHASE_RELEASING;
+	run->ask_at = now;
+	run->reconnect_at = clock_earlier(run->reconnect_at, now);
+	if (run->epoch != 0)
+		run_release_known(run);
+	else
+		run->release_until = BID_TIME +
+			(run->asking && run->question == QUESTION_BID ? run->connection.deadline : now);
+	run_check_held(run);
 }
 
-/* The same when it has turned out meanwhile what we hold */
+/* It is known what we hold, maybe only since we want to give it back. */
 void
 run_release_known(Run *run)
 {
 	int64		now = clock_now();
 
-	run->release_until = clock_earlier(run->lease_end, now + RELEASE_MOST);
+	run->release_until = clock_earlier(run->lease_end, now + RELEASE_TIME);
 	run->ask_at = now;
+}
+
+/* There may be nothing to give back, maybe only since somebody else has won. */
+void
+run_check_held(Run *run)
+{
+	if (run->phase == PHASE_RELEASING && !run->may_hold)
+		run_finish(run);
+}
+
+static void
+stand_again(Run *run)
+{
+	/*
+	 * If this one hangs then another candidate's command may be in a better
+	 * state.
+	 */
+	campaign_begin(run, run->reason == REASON_WATCHDOG ? run->ttl / 3 : 0);
+	if (run->options->timeout > 0)
+		run->timeout_at = clock_now() + run->options->timeout;
 }
 
 /* Nothing is held any more: the reason says what comes next. */
@@ -150,19 +173,18 @@ run_finish(Run *run)
 	run->phase = PHASE_OVER;
 	switch (run->reason)
 	{
+		case REASON_NONE:
+			campaign_begin(run, 0);
+			break;
+		case REASON_LATE:
+			campaign_begin(run, run->ttl / 3);
+			break;
 		case REASON_LOST:
 		case REASON_WATCHDOG:
 			if (run->options->exit_on_loss)
-			{
 				run->exit_code = EXIT_LOST;
-				break;
-			}
-			/* FALLTHROUGH */
-		case REASON_NONE:
-			/* Another candidate's command may be in a better state. */
-			campaign_begin(run, run->reason == REASON_WATCHDOG ? run->ttl / 3 : 0);
-			if (run->options->timeout > 0)
-				run->timeout_at = clock_now() + run->options->timeout;
+			else
+				stand_again(run);
 			break;
 		case REASON_TIMEOUT:
 			run->exit_code = EXIT_NOT_LEADER;
@@ -175,6 +197,8 @@ run_finish(Run *run)
 static void
 command_gone(Run *run, int left)
 {
+	if (run->keeper_lost)
+		terminal_take_back(&run->inheritance, run->command);
 	run->command = 0;
 	if (left > 0)
 		report(REPORT_WARNING, "left", left == 1 ?
@@ -186,8 +210,7 @@ command_gone(Run *run, int left)
 static void
 command_ended(Run *run, int code)
 {
-	if (run->phase == PHASE_LEADING)
-		run->phase = PHASE_ENDING;
+	run->phase = PHASE_ENDING;
 	if (run->reason == REASON_NONE)
 		run->reason = REASON_COMMAND;
 	run->exit_code = code;
@@ -254,7 +277,7 @@ read_news(Run *run)
 	report(REPORT_ERROR, "failed", "the process that keeps the command was killed");
 	run->reason = REASON_FAILED;
 	run->exit_code = EXIT_FAILED;
-	if (run->phase == PHASE_LEADING)
+	if (campaign_keeps_lease(run))
 		run->phase = PHASE_ENDING;
 	else if (run->phase == PHASE_CAMPAIGNING)
 		run_release(run);
@@ -265,26 +288,34 @@ read_news(Run *run)
  *--------------------------------------------------------------------------
  */
 
-static bool
-is_passed(int number)
+/* The lease is not kept for it any longer. */
+static void
+kill_command(Run *run)
 {
-	for (size_t i = 0; i < sizeof(passed_signals) / sizeof(passed_signals[0]); i++)
-	{
-		if (number == passed_signals[i])
-			return true;
-	}
-	return false;
+	run->phase = PHASE_ENDING;
+	run->kill_at = clock_earlier(run->kill_at, clock_now());
+	give_order(run, ORDER_SIGNAL, SIGKILL, run->kill_at);
 }
 
-/* A second signal is more than a request, unless one sender sent both. */
+static void
+stop_command(Run *run, int number)
+{
+	report(REPORT_INFO, "stopping", "stopping the command: %s", strsignal(number));
+	notify_supervisor("STOPPING=1");
+	run->phase = PHASE_STOPPING;
+	if (run->options->kill_after > 0)
+		run->kill_command_at = run->stopped_at + run->options->kill_after;
+	give_order(run, ORDER_SIGNAL, number, run->kill_at);
+}
+
+/* A second signal is more than a request, unless one sender has sent both. */
 static void
 stop(Run *run, int number)
 {
 	int64		now = clock_now();
-	bool		again = run->reason == REASON_SIGNAL && now >= run->stopped_at + STOP_AGAIN;
+	bool		again = run->stopped_at != CLOCK_NEVER && now >= run->stopped_at + STOP_AGAIN;
 
-	if (run->reason != REASON_SIGNAL)
-		run->stopped_at = now;
+	run->stopped_at = clock_earlier(run->stopped_at, now);
 	if (run->reason != REASON_COMMAND && run->reason != REASON_FAILED)
 		run->reason = REASON_SIGNAL;
 	switch (run->phase)
@@ -294,26 +325,40 @@ stop(Run *run, int number)
 			run_release(run);
 			break;
 		case PHASE_LEADING:
-			report(REPORT_INFO, "stopping", "stopping the command: %s", strsignal(number));
-			notify_supervisor("STOPPING=1");
-			run->phase = PHASE_ENDING;
-			if (run->options->kill_after > 0)
-				run->kill_command_at = now + run->options->kill_after;
-			give_order(run, ORDER_SIGNAL, number, run->kill_at);
+			stop_command(run, number);
 			break;
+		case PHASE_STOPPING:
 		case PHASE_ENDING:
 			if (again)
-				give_order(run, ORDER_SIGNAL, SIGKILL, run->kill_at);
+				kill_command(run);
 			break;
 		case PHASE_RELEASING:
-			/* The keeper goes on trying. */
-			if (again)
-				exit(128 + number);
 			if (run->reason == REASON_SIGNAL && run->exit_code == 0)
 				run->exit_code = 128 + number;
+
+			/* The keeper goes on trying. */
+			if (again)
+				exit(run->exit_code);
 			break;
 		case PHASE_OVER:
 			break;
+	}
+}
+
+static void
+handle_signal(Run *run, int number)
+{
+	bool		command = run->phase == PHASE_LEADING || run->phase == PHASE_STOPPING ||
+		run->phase == PHASE_ENDING;
+
+	for (size_t i = 0; i < lengthof(handled); i++)
+	{
+		if (handled[i].number != number)
+			continue;
+		if (handled[i].stops || (handled[i].stops_candidate && !command))
+			stop(run, number);
+		else if (command)
+			give_order(run, ORDER_SIGNAL, number, run->kill_at);
 	}
 }
 
@@ -324,19 +369,12 @@ run_read_signals(Run *run)
 
 	while (read(run->signals, &info, sizeof(info)) == sizeof(info))
 	{
-		int			number = info.ssi_signo;
-		bool		command = run->phase == PHASE_LEADING || run->phase == PHASE_ENDING;
+		if (info.ssi_signo != SIGCHLD)
+			handle_signal(run, info.ssi_signo);
 
-		if (number == SIGCHLD)
-		{
-			/* Our keeper's end is seen by its socket. */
-			while (waitpid(-1, NULL, WNOHANG) > 0)
-				 /* next */ ;
-		}
-		else if (is_passed(number) && command)
-			give_order(run, ORDER_SIGNAL, number, run->kill_at);
-		else if (!is_passed(number) || number == SIGHUP)
-			stop(run, number);
+		/* Our keeper's end is seen by its socket. */
+		while (info.ssi_signo == SIGCHLD && waitpid(-1, NULL, WNOHANG) > 0)
+			 /* next */ ;
 	}
 }
 
@@ -348,16 +386,16 @@ open_signals(Run *run)
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
-	for (int i = 0; i < 6; i++)
+	for (size_t i = 0; i < lengthof(handled); i++)
 	{
-		int			number = i < 3 ? stop_signals[i] : passed_signals[i - 3];
-		struct sigaction action;
-
-		if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-			sigaddset(&set, number);
+		if (run->inheritance.actions[handled[i].number].sa_handler != SIG_IGN)
+			sigaddset(&set, handled[i].number);
 	}
 	signal(SIGCHLD, SIG_DFL);
 	signal(SIGPIPE, SIG_IGN);
+
+	/* While the command has the terminal, we speak from the background. */
+	signal(SIGTTOU, SIG_IGN);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	run->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (run->signals < 0)
@@ -383,7 +421,8 @@ kill_unkept_command(Run *run)
 
 	/* We may both have been stopped, and it is only about to go on. */
 	run->overdue_since = clock_earlier(run->overdue_since, now);
-	if (!run->keeper_lost && now >= run->overdue_since + KEEPER_PATIENCE)
+	if (!run->keeper_lost && now >= run->overdue_since + KEEPER_PATIENCE &&
+		process_is_stopped(run->keeper.pid))
 		kill(run->keeper.pid, SIGKILL);
 	if (run->command > 0)
 		kill(-run->command, SIGKILL);
@@ -410,6 +449,19 @@ check_silence(Run *run, int64 now)
 				 (long long) (run->options->watchdog / CLOCK_MS));
 }
 
+static void
+give_up_release(Run *run, int64 now)
+{
+	if (run->epoch == 0)
+		report(REPORT_WARNING, "not_released",
+			   "a bid was not answered; if it is granted, the lease will end by itself");
+	else if (now < run->lease_end)
+		report(REPORT_WARNING, "not_released",
+			   "the lease could not be released; it ends by itself");
+	run->may_hold = false;
+	run_finish(run);
+}
+
 /* Whatever has run out, whoever else should have noticed */
 static void
 check_clock(Run *run)
@@ -420,19 +472,10 @@ check_clock(Run *run)
 		run_lose(run, REASON_LOST, run->kill_at, "leadership lost: the lease was not renewed in time");
 	if (run->phase == PHASE_LEADING && now >= run->silent_at)
 		check_silence(run, now);
-	if (run->phase == PHASE_ENDING && now >= run->kill_command_at)
-	{
-		run->kill_command_at = CLOCK_NEVER;
-		give_order(run, ORDER_SIGNAL, SIGKILL, run->kill_at);
-	}
+	if (run->phase == PHASE_STOPPING && now >= run->kill_command_at)
+		kill_command(run);
 	if (run->phase == PHASE_RELEASING && now >= run->release_until)
-	{
-		report(REPORT_WARNING, "not_released", run->epoch != 0 ?
-			   "the lease could not be released; it ends by itself" :
-			   "a bid was not answered; if it is granted, the lease will end by itself");
-		run->may_hold = false;
-		run_finish(run);
-	}
+		give_up_release(run, now);
 	if (run->phase == PHASE_CAMPAIGNING && now >= run->timeout_at)
 	{
 		report(REPORT_INFO, "timeout", "not the leader within %lld ms",
@@ -458,10 +501,12 @@ next_time(const Run *run)
 			return clock_earlier(next, run->timeout_at);
 		case PHASE_LEADING:
 			return clock_earlier(next, clock_earlier(run->term_at, run->silent_at));
+		case PHASE_STOPPING:
+			return clock_earlier(next, clock_earlier(run->term_at, run->kill_command_at));
 		case PHASE_ENDING:
 			if (run->keeper_lost || clock_now() >= run->kill_at)
-				return clock_now() + LOOK_AGAIN;
-			return clock_earlier(next, clock_earlier(run->kill_at, run->kill_command_at));
+				return clock_now() + ENDING_LOOK;
+			return clock_earlier(next, run->kill_at);
 		case PHASE_RELEASING:
 			return clock_earlier(next, run->release_until);
 		case PHASE_OVER:
@@ -505,14 +550,10 @@ unique_holder(const char *name)
 {
 	char		host[256] = "";
 	char	   *holder;
-	uint64		number;
 
 	gethostname(host, sizeof(host) - 1);
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		fail("could not get random bytes: %m");
-	srand48(number);
 	if (asprintf(&holder, "%s %d %016llx", name ? name : host, (int) getpid(),
-				 (unsigned long long) number) < 0)
+				 (unsigned long long) random_number()) < 0)
 		fail("out of memory");
 	return holder;
 }
@@ -533,7 +574,6 @@ static void
 prepare(Run *run, const RunOptions *options, Target *target)
 {
 	Command    *command = calloc(1, sizeof(Command));
-	Inheritance inheritance;
 
 	if (command == NULL)
 		fail("out of memory");
@@ -560,14 +600,14 @@ prepare(Run *run, const RunOptions *options, Target *target)
 
 	/* A signal that came between these would leave the keeper behind. */
 	descendants_spare_present();
-	inheritance_note(&inheritance);
+	inheritance_note(&run->inheritance);
 	open_signals(run);
-	keeper_start(&run->keeper, command, &inheritance, &run->candidacy, target);
+	keeper_start(&run->keeper, command, &run->inheritance, &run->candidacy, target);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 
 	run->timer = timer_open();
 	connection_init(&run->connection, target, true, options->election);
-	run->silent_at = run->kill_command_at = CLOCK_NEVER;
+	run->silent_at = run->kill_command_at = run->stopped_at = CLOCK_NEVER;
 	run->timeout_at = options->timeout > 0 ? clock_now() + options->timeout : CLOCK_NEVER;
 	run->supervisor_interval = notify_supervisor_interval();
 	run->supervisor_at = run->supervisor_interval == CLOCK_NEVER ? CLOCK_NEVER : clock_now();

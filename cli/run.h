@@ -32,7 +32,10 @@ typedef enum
 {
 	PHASE_CAMPAIGNING,			/* there is no command; we want to lead */
 	PHASE_LEADING,				/* the command runs */
-	PHASE_ENDING,				/* the command has been told to end, or has */
+	PHASE_STOPPING,				/* the command has been told to end; the lease
+								 * is kept for it */
+	PHASE_ENDING,				/* the command ends, or has, and the lease is
+								 * not renewed any more */
 	PHASE_RELEASING,			/* there is no command; the lease is given
 								 * back */
 	PHASE_OVER
@@ -44,6 +47,7 @@ typedef enum
 	REASON_NONE,
 	REASON_COMMAND,				/* it has ended, or could not be started */
 	REASON_SIGNAL,				/* we were told to */
+	REASON_LATE,				/* leadership came too late to be used */
 	REASON_LOST,				/* leadership */
 	REASON_WATCHDOG,			/* the command was silent for too long */
 	REASON_TIMEOUT,				/* not leader in time */
@@ -52,7 +56,7 @@ typedef enum
 
 typedef enum
 {
-	QUESTION_TERM,
+	QUESTION_BID,
 	QUESTION_RENEWAL,
 	QUESTION_WHETHER_FREE,
 	QUESTION_RELEASE
@@ -78,6 +82,7 @@ typedef struct Run
 	int64		ask_at;			/* the next one */
 	int64		stand_at;		/* no term is asked for before */
 	int64		free_since;		/* the election was seen free, or CLOCK_NEVER */
+	int64		looked_at;		/* the last time */
 	char	   *leader;			/* the other one that was reported last */
 	char	   *trouble;		/* likewise */
 
@@ -91,9 +96,9 @@ typedef struct Run
 	int64		kill_at;		/* the command has to be dead */
 	int64		lease_end;		/* not before this, at the server */
 	int64		release_until;	/* we try */
-	bool		given_up;		/* the lease is not renewed any more */
 
 	/* The command, and who keeps it */
+	Inheritance inheritance;
 	Keeper		keeper;
 	bool		keeper_lost;
 	int64		overdue_since;	/* the command was seen alive, but ought to be
@@ -101,7 +106,7 @@ typedef struct Run
 	pid_t		command;		/* 0 if there is none */
 	int			notify;			/* where it says that it is alive, or -1 */
 	int64		silent_at;		/* it has been silent for too long */
-	int64		stopped_at;		/* when we were told to end */
+	int64		stopped_at;		/* when we were told to end, or CLOCK_NEVER */
 	int64		kill_command_at;	/* it was told to end long ago */
 
 	int			signals;
@@ -113,20 +118,14 @@ typedef struct Run
 
 extern int	run_command(const RunOptions *options, Target *target);
 
-/* run.c */
+/* For campaign.c */
 extern void run_start_command(Run *run);
 extern void run_lose(Run *run, Reason reason, int64 kill_at, const char *format,...)
 			pg_attribute_printf(4, 5);
 extern void run_release(Run *run);
 extern void run_release_known(Run *run);
+extern void run_check_held(Run *run);
 extern void run_finish(Run *run);
 extern void run_read_signals(Run *run);
-
-/* campaign.c */
-extern void campaign_begin(Run *run, int64 pause);
-extern bool campaign_keeps_lease(const Run *run);
-extern void campaign_act(Run *run);
-extern void campaign_process(Run *run, short revents);
-extern int64 campaign_next(const Run *run);
 
 #endif							/* LEADERCTL_RUN_H */

@@ -82,15 +82,14 @@ show(const Options *options, Target *target, const char *sql, const char *json_s
 		report(REPORT_WARNING, "unknown", "there is no such election, or nothing to show of it");
 	}
 	connection_close(&c);
-	if (fflush(stdout) != 0)
-		fail("could not write: %m");
+	finish_output();
 	return 0;
 }
 
 #define STATUS_ROWS \
 	" FROM %s.leader_status s" \
 	" WHERE $1::pg_catalog.text IS NULL OR election OPERATOR(pg_catalog.=) $1" \
-	" ORDER BY election COLLATE \"C\" USING OPERATOR(pg_catalog.<)"
+	" ORDER BY election COLLATE pg_catalog.\"C\" USING OPERATOR(pg_catalog.<)"
 
 int
 show_status(const Options *options, Target *target)

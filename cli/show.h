@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * show.h
- *	  leaderctl status and history, and what steers.
+ *	  leaderctl status and history.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,5 @@
 
 extern int	show_status(const Options *options, Target *target);
 extern int	show_history(const Options *options, Target *target);
-extern int	steer_depose(const Options *options, Target *target);
-extern int	steer_pause(const Options *options, Target *target);
 
 #endif							/* LEADERCTL_SHOW_H */

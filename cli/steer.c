@@ -10,7 +10,7 @@
 #include "json.h"
 #include "once.h"
 #include "report.h"
-#include "show.h"
+#include "steer.h"
 
 /* {"election": "closing", NAME: VALUE} */
 static void
@@ -52,6 +52,7 @@ steer_depose(const Options *options, Target *target)
 		print_json(options, "epoch", deposed ? PQgetvalue(result, 0, 0) : "null");
 	else if (deposed)
 		printf("%s\n", PQgetvalue(result, 0, 0));
+	finish_output();
 	report(REPORT_INFO, "deposed", deposed ? "deposed; no leader has the epoch that was printed" :
 		   "there was no leader");
 	connection_close(&c);
@@ -71,6 +72,7 @@ steer_pause(const Options *options, Target *target)
 	ask_once(&c, "SELECT %s.leader_configure($1, paused => $2::pg_catalog.bool)", 2, values);
 	if (options->json)
 		print_json(options, "paused", values[1]);
+	finish_output();
 	report(REPORT_INFO, pause ? "paused" : "resumed", pause ?
 		   "paused: no new term is granted, the current one goes on" : "resumed");
 	connection_close(&c);

@@ -20,6 +20,9 @@
 /* A server that does not answer is to be noticed in time. */
 static const char *const defaults[][2] = {
 	{"fallback_application_name", "leaderctl"},
+
+	/* Names mean the same whatever the database's encoding is. */
+	{"client_encoding", "UTF8"},
 	{"keepalives_idle", "10"},
 	{"keepalives_interval", "5"},
 	{"keepalives_count", "3"},

@@ -13,7 +13,6 @@
 #include "postgres_fe.h"
 
 #include <poll.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -32,7 +31,7 @@
 	"SELECT election, coalesce(state, ''), coalesce(leader, ''), coalesce(epoch, 0)," \
 	" coalesce(paused, false), extract(epoch FROM expires_in) FROM %s.leader_status" \
 	" WHERE $1::pg_catalog.text IS NULL OR election OPERATOR(pg_catalog.=) $1" \
-	" ORDER BY election COLLATE \"C\" USING OPERATOR(pg_catalog.<)"
+	" ORDER BY election COLLATE pg_catalog.\"C\" USING OPERATOR(pg_catalog.<)"
 
 enum
 {
@@ -62,31 +61,30 @@ print_event(const Watch *watch, const PGresult *rows, int row, const char *event
 		PQgetvalue(rows, row, COLUMN_LEADER)
 	};
 	const char *epoch = PQgetvalue(rows, row, COLUMN_EPOCH);
-	struct timespec now;
-	struct tm	utc;
-	char		time[32];
+	PQExpBufferData line;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	gmtime_r(&now.tv_sec, &utc);
-	strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%S", &utc);
+	initPQExpBuffer(&line);
 	if (watch->json)
 	{
-		PQExpBufferData line;
-
-		initPQExpBuffer(&line);
+		appendPQExpBufferStr(&line, "{\"time\": \"");
+		append_time(&line);
+		appendPQExpBufferStr(&line, "\", \"election\": ");
 		append_json_words(&line, values[0]);
-		printf("{\"time\": \"%s.%03ldZ\", \"election\": %s, \"event\": \"%s\"",
-			   time, now.tv_nsec / 1000000, line.data, event);
-		resetPQExpBuffer(&line);
-		append_json_words(&line, values[1]);
-		printf(", \"leader\": %s, \"epoch\": %s}\n", *values[1] ? line.data : "null",
-			   strcmp(epoch, "0") == 0 ? "null" : epoch);
-		termPQExpBuffer(&line);
+		appendPQExpBuffer(&line, ", \"event\": \"%s\", \"leader\": ", event);
+		if (*values[1])
+			append_json_words(&line, values[1]);
+		else
+			appendPQExpBufferStr(&line, "null");
+		appendPQExpBuffer(&line, ", \"epoch\": %s}", strcmp(epoch, "0") == 0 ? "null" : epoch);
 	}
 	else
-		printf("%s.%03ldZ %s: %s\n", time, now.tv_nsec / 1000000, values[0], words);
-	if (fflush(stdout) != 0)
-		fail("could not write: %m");
+	{
+		append_time(&line);
+		appendPQExpBuffer(&line, " %s: %s", values[0], words);
+	}
+	puts(line.data);
+	termPQExpBuffer(&line);
+	finish_output();
 }
 
 /* What is the case in a row of the answer, where something else was before */

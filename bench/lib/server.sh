@@ -35,7 +35,7 @@ build_private() {
 	pg_config=$(tail -n 1 "$work/step.log")
 	command -v make gcc >/dev/null || die 'make and gcc are needed; test/setup installs what is missing'
 	mkdir "$work/source"
-	tar -C "$top" --exclude='*.o' --exclude='*.bc' --exclude='*.so' -cf - Makefile leader_election.control sql src |
+	tar -C "$top" --exclude='*.o' --exclude='*.bc' --exclude='*.so' -cf - Makefile leader_election.control cli sql src |
 		tar -C "$work/source" --no-same-owner -xf -
 	step 'the build' env -u MAKEFLAGS -u MFLAGS make -C "$work/source" -s -j "$cores" PG_CONFIG="$pg_config" all install
 }

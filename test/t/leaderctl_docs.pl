@@ -371,7 +371,7 @@ sub seconds
 	return $words =~ /^(\d+)s?$/ ? $1 : die "\"$words\" is no time";
 }
 
-my ($give_back) = $source{'run.c'} =~ /RELEASE_MOST\s+\((\d+) \* CLOCK_SECOND\)/;
+my ($give_back) = $source{'questions.h'} =~ /RELEASE_TIME\s+\((\d+) \* CLOCK_SECOND\)/;
 my $unit = slurp_file("$files/leaderctl\@.service");
 my %unit = $unit =~ /^(\w+)=(.*)$/mg;
 my %conf = slurp_file("$files/scheduler.conf") =~ /^(\w+)=(.*)$/mg;
