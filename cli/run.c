@@ -192,6 +192,13 @@ run_finish(Run *run)
 		default:
 			break;
 	}
+
+	/* Nobody would start a command. */
+	if (run->phase == PHASE_CAMPAIGNING && run->keeper_lost)
+	{
+		run->phase = PHASE_OVER;
+		run->exit_code = EXIT_FAILED;
+	}
 }
 
 static void
@@ -275,6 +282,10 @@ read_news(Run *run)
 		return;
 	run->keeper_lost = true;
 	report(REPORT_ERROR, "failed", "the process that keeps the command was killed");
+
+	/* What is given back already was given back for another reason. */
+	if (run->phase == PHASE_RELEASING)
+		return;
 	run->reason = REASON_FAILED;
 	run->exit_code = EXIT_FAILED;
 	if (campaign_keeps_lease(run))

@@ -4,9 +4,11 @@
 title() {
 	case $1.$2 in
 		*.select-1) echo '`SELECT 1`' ;;
-		renew.ours) echo '**`leader_renew`**' ;;
+		renew.ours) echo '**`leader_renew`, whether leader**' ;;
+		renew.ours-all) echo '**`leader_renew`, all of the answer**' ;;
 		renew.acquire) echo '**`leader_acquire` by the holder**' ;;
-		lose.ours) echo '**`leader_acquire`, not leader**' ;;
+		lose.ours) echo '**`leader_acquire`, whether leader**' ;;
+		lose.ours-all) echo '**`leader_acquire`, all of the answer**' ;;
 		check.ours) echo '**`leader_check`**' ;;
 		check.session) echo '**`leader_check` of a session term**' ;;
 		check.session-fence) echo '**`leader_fence` of a session term**' ;;
@@ -47,8 +49,8 @@ heading_of() {
 
 contenders_in() {
 	case $1 in
-		renew) echo select-1 ours acquire upsert upsert-async river river-unlogged oban oban-unlogged shedlock pg_lease ;;
-		lose) echo select-1 ours upsert river oban shedlock pg_lease advisory ;;
+		renew) echo select-1 ours ours-all acquire upsert upsert-async river river-unlogged oban oban-unlogged shedlock pg_lease ;;
+		lose) echo select-1 ours ours-all upsert river oban shedlock pg_lease advisory ;;
 		term) echo ours ours-quiet upsert upsert-notify river river-unlogged oban oban-unlogged shedlock pg_lease advisory ;;
 		check) echo select-1 ours session session-fence upsert pg_lease advisory ;;
 	esac
@@ -74,10 +76,10 @@ measure_check() { measure_operation check; }
 verify_scripts() {
 	local contender
 	say 'trying all scripts'
-	for contender in ours acquire upsert upsert-async river river-unlogged oban oban-unlogged shedlock pg_lease; do
+	for contender in ours ours-all acquire upsert upsert-async river river-unlogged oban oban-unlogged shedlock pg_lease; do
 		verify "$contender" renew
 	done
-	for contender in ours upsert river oban shedlock pg_lease; do
+	for contender in ours ours-all upsert river oban shedlock pg_lease; do
 		verify "$contender" lose
 		verify "$contender" term
 	done
@@ -100,7 +102,7 @@ verify() {
 state_of() {
 	local row holder
 	case ${1%%-*} in
-		ours | acquire)
+		ours | ours-all | acquire)
 			case $2 in
 				renew) echo "SELECT renewals FROM leader_stats WHERE election = '0'" ;;
 				lose) echo "SELECT 'held by ' || leader FROM leader_status WHERE election = 'held'" ;;

@@ -74,9 +74,15 @@ goals_of_leases() {
 		row 'renewal, times as long as `SELECT 1`' "$(each_clients ratio_at renew select-1 ours)" 'at most 1.1' \
 			"$(verdict "$(extreme -gr renew select-1 ours)" at-most 1.1)"
 	fi
+	if have renew ours-all; then
+		row 'the same, when all columns of the answer are asked for' "$(each_clients ratio_at renew select-1 ours-all)" '–' '–'
+	fi
 	if have lose ours; then
 		row 'losing bid, times as long as `SELECT 1`' "$(each_clients ratio_at lose select-1 ours)" 'at most 1.1' \
 			"$(verdict "$(extreme -gr lose select-1 ours)" at-most 1.1)"
+	fi
+	if have lose ours-all; then
+		row 'the same, when all columns of the answer are asked for' "$(each_clients ratio_at lose select-1 ours-all)" '–' '–'
 	fi
 	if have renew ours && have lose ours; then
 		wal=$(for clients in $client_counts; do

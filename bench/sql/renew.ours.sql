@@ -2,4 +2,4 @@
 \if :e = 0
 SELECT epoch AS e FROM leader_acquire(:client_id, 'holder') \gset
 \endif
-SELECT * FROM leader_renew(:client_id, :e);
+SELECT (leader_renew(:client_id, :e)).is_leader;
