@@ -242,7 +242,7 @@ report_leader(Run *run, const char *leader)
 	else
 	{
 		report(REPORT_INFO, "waiting", "candidate; there is no leader, but no term is granted now"
-			   " (the election is paused or delayed, or another candidate is at it)");
+			   " (the election is paused or delayed, or another candidate is at it; see \"leaderctl status\")");
 		notify_supervisor("STATUS=candidate for \"%s\"; no term is granted now", run->candidacy.election);
 	}
 }
@@ -352,7 +352,7 @@ answer_renewal(Run *run, const Answer *answer)
 				 "leadership lost: the leader is \"%s\"", answer->leader);
 	else
 		run_lose(run, REASON_LOST, clock_now() + overlap(run),
-				 "leadership lost: the term was ended");
+				 "leadership lost: the term was ended, as by a depose");
 }
 
 static void

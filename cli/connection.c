@@ -382,7 +382,7 @@ finish_preparing(Connection *c)
 	}
 
 	initPQExpBuffer(&missing);
-	appendPQExpBuffer(&missing, "extension \"leader_election\" is not installed in database \"%s\"",
+	appendPQExpBuffer(&missing, "extension \"leader_election\" is not installed in database \"%s\"; is it the right one?",
 					  PQdb(c->pg));
 	connection_drop(c, missing.data);
 	c->permanent = true;

@@ -316,9 +316,9 @@ give_back(const Charge *charge)
 	} while (again);
 
 	if (given)
-		report(REPORT_WARNING, "orphaned", "the main process has ended without it; its lease has been released");
+		report(REPORT_WARNING, "orphaned", "leaderctl was killed; the command is dead, and the lease has been released");
 	else if (!asked)
-		report(REPORT_WARNING, "orphaned", "the main process has ended without it, and its lease could not be released: %s",
+		report(REPORT_WARNING, "orphaned", "leaderctl was killed; the command is dead, but the lease could not be released: %s",
 			   c.error.data);
 	connection_close(&c);
 }

@@ -236,7 +236,7 @@ parse_option(Options *options, int value, const char *name, const char *words)
 			break;
 		case 'n':
 			if (strspn(words, "0123456789") != strlen(words) || strlen(words) > 9 || atoi(words) < 1)
-				usage("--lines must be a number, not \"%s\"", words);
+				usage("--lines must be a number from 1, not \"%s\"", words);
 			options->lines = words;
 			break;
 		case 'p':
@@ -374,7 +374,7 @@ options_parse(Options *options, int argc, char **argv)
 		parse_option(options, value, known[i].option.name, optarg);
 	}
 	if (!named)
-		usage("what to do is missing");
+		usage("the first argument must say what to do: run, status, watch, history, depose, pause or resume");
 	check_options(options, argc, argv);
 	options->run.command = argv + optind;
 }

@@ -44,41 +44,6 @@ is_spared(int pid)
 	return false;
 }
 
-/*
- * Sends them a signal, if one is given, and counts those that could be reached.
- * Zombies count too; the caller reaps.  A kernel that does not tell its processes'
- * children tells of none.
- */
-static int
-signal_children(int number)
-{
-	FILE	   *children = fopen("/proc/thread-self/children", "re");
-	int			reached = 0;
-	int			pid;
-
-	if (children == NULL)
-		return 0;
-	while (fscanf(children, "%d", &pid) == 1)
-	{
-		if (!is_spared(pid) && kill(pid, number) == 0)
-			reached++;
-	}
-	fclose(children);
-	return reached;
-}
-
-int
-descendants_kill(void)
-{
-	return signal_children(SIGKILL);
-}
-
-int
-descendants_count(void)
-{
-	return signal_children(0);
-}
-
 /* False if there is no such process. */
 static bool
 read_state(const char *pid, char *state, int *group)
@@ -100,6 +65,52 @@ read_state(const char *pid, char *state, int *group)
 	/* The program's name comes before, which may have anything in it. */
 	rest = strrchr(line, ')');
 	return rest && sscanf(rest + 1, " %c %*d %d", state, group) == 2;
+}
+
+static bool
+is_zombie(pid_t pid)
+{
+	char		number[32];
+	char		state;
+	int			group;
+
+	snprintf(number, sizeof(number), "%d", (int) pid);
+	return read_state(number, &state, &group) && (state == 'Z' || state == 'X');
+}
+
+/*
+ * Sends them a signal, if one is given, and counts those that could be reached and
+ * live.  A kernel that does not tell its processes'
+ * children tells of none.
+ */
+static int
+signal_children(int number)
+{
+	FILE	   *children = fopen("/proc/thread-self/children", "re");
+	int			reached = 0;
+	int			pid;
+
+	if (children == NULL)
+		return 0;
+	while (fscanf(children, "%d", &pid) == 1)
+	{
+		if (!is_spared(pid) && !is_zombie(pid) && kill(pid, number) == 0)
+			reached++;
+	}
+	fclose(children);
+	return reached;
+}
+
+int
+descendants_kill(void)
+{
+	return signal_children(SIGKILL);
+}
+
+int
+descendants_count(void)
+{
+	return signal_children(0);
 }
 
 static bool

@@ -281,7 +281,7 @@ read_news(Run *run)
 	if (!lost)
 		return;
 	run->keeper_lost = true;
-	report(REPORT_ERROR, "failed", "the process that keeps the command was killed");
+	report(REPORT_ERROR, "failed", "the guard, leaderctl-guard, was killed");
 
 	/* What is given back already was given back for another reason. */
 	if (run->phase == PHASE_RELEASING)

@@ -430,7 +430,11 @@ if ($pgbouncer)
 	await_said($next, qr/candidate; the leader is/);
 	my $asked = now();
 	my $left = value($dbh, q{SELECT extract(epoch FROM expires_in)::float8 FROM leader_status WHERE election = 'killed'});
-	kill 'KILL', marked($killed);
+
+	# All at once: else the guard could release the lease before its turn comes.
+	my @killed = marked($killed);
+	kill 'STOP', @killed;
+	kill 'KILL', @killed;
 	my $begin = await_begin('killed', 2);
 	cmp_ok($begin->[2], '>=', $asked + $left, 'P4: all processes are killed: the next one leads, but not before the lease has run out');
 	stop_run($next);

@@ -123,8 +123,8 @@ usage_errors(
 
 usage_errors(
 	'usage',
-	[ [], qr/what to do is missing/ ],
-	[ [qw(-e any)], qr/what to do is missing/ ],
+	[ [], qr/the first argument must say what to do/ ],
+	[ [qw(-e any)], qr/the first argument must say what to do/ ],
 	[ [qw(lead -e any)], qr/there is no command "lead"/ ],
 	[ [''], qr/there is no command ""/ ],
 	[ [qw(run true)], qr/"run" needs an election/ ],
