@@ -485,6 +485,7 @@ EOC
 
 	ended_well($run, 'stays', 4, 'R10: a process stays in the group');
 	like(printed($run), qr/^lease t$/m, 'R10: it is ended before the release');
+	unlike(said($run), qr/left its process group/, 'R10: nobody is said to have left it');
 
 	# And if it does not want to
 	$run = start_leaderctl($node,
