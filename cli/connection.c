@@ -177,7 +177,7 @@ connection_close(Connection *c)
 }
 
 /* The same, and remembers why */
-void
+static void
 connection_drop(Connection *c, const char *why)
 {
 	set_error(c, why, NULL);

@@ -61,7 +61,6 @@ extern void connection_init(Connection *c, Target *target, bool listens,
 extern void connection_open(Connection *c, int64 deadline);
 extern void connection_ask(Connection *c, const char *sql, int n,
 						   const char *const *values, int64 deadline);
-extern void connection_drop(Connection *c, const char *why);
 extern void connection_close(Connection *c);
 extern struct pollfd connection_poll(const Connection *c);
 extern ConnectionEvent connection_process(Connection *c, short revents);

@@ -19,7 +19,6 @@
  */
 #include "postgres_fe.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
