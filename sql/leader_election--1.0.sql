@@ -4,14 +4,16 @@
 -- Internal tables and sequences.  They are written by the extension's C code
 -- only; nobody needs or has rights on them but their owner.
 
+-- What each term changes stands last, as an update logs what lies between the
+-- first change and the last one.
 CREATE TABLE leader_election_state (
     election text COLLATE "C" NOT NULL PRIMARY KEY,
-    epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 9007199254740992),
-    terms bigint NOT NULL,
-    acquired_at timestamptz NOT NULL,
-    ttl bigint NOT NULL CHECK (ttl >= 0),
-    kind "char" NOT NULL,
     owner name NOT NULL,
+    kind "char" NOT NULL,
+    ttl bigint NOT NULL CHECK (ttl >= 0),
+    terms bigint NOT NULL,
+    epoch bigint NOT NULL CHECK (epoch >= 0 AND epoch < 9007199254740992),
+    acquired_at timestamptz NOT NULL,
     holder text COLLATE "C"
 ) WITH (fillfactor = 50);
 SELECT pg_catalog.pg_extension_config_dump('leader_election_state', '');
@@ -85,17 +87,17 @@ CREATE SEQUENCE leader_election_epoch MINVALUE 0 MAXVALUE 9007199254740991;
 SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch', '');
 GRANT USAGE ON SEQUENCE leader_election_epoch TO PUBLIC;
 COMMENT ON SEQUENCE leader_election_epoch IS
-'the last epoch drawn; a role with USAGE on it may create elections';
+'no epoch drawn so far is higher; a role with USAGE on it may create elections';
 
 CREATE SEQUENCE leader_election_epoch_identity MINVALUE 0;
 SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_identity', '');
 COMMENT ON SEQUENCE leader_election_epoch_identity IS
-'internal: the server and timeline in which the last epoch was drawn';
+'internal: the server and timeline in which the counter was set';
 
 CREATE SEQUENCE leader_election_epoch_drawn_at MINVALUE 0;
 SELECT pg_catalog.pg_extension_config_dump('leader_election_epoch_drawn_at', '');
 COMMENT ON SEQUENCE leader_election_epoch_drawn_at IS
-'internal: when the last epoch was drawn, if it lies ahead of the clock';
+'internal: when the counter was set, if it lies ahead of the clock';
 
 -- Leases
 

@@ -59,9 +59,9 @@ RESET search_path;
 -- Objects of the same names in pg_temp and in front on the search_path, made by
 -- somebody without rights.
 SET ROLE regress_le_user;
-CREATE TEMP TABLE leader_election_state (election text PRIMARY KEY, epoch bigint, terms bigint,
-	acquired_at timestamptz, ttl bigint, kind "char", owner name, holder text);
-INSERT INTO leader_election_state VALUES ('schema', 1, 1, now(), 1000000, 'l', 'regress_le_user', 'me');
+CREATE TEMP TABLE leader_election_state (election text PRIMARY KEY, owner name, kind "char", ttl bigint,
+	terms bigint, epoch bigint, acquired_at timestamptz, holder text);
+INSERT INTO leader_election_state VALUES ('schema', 'regress_le_user', 'l', 1000000, 1, 1, now(), 'me');
 CREATE TEMP TABLE leader_election_metadata (election text PRIMARY KEY, epoch bigint, metadata jsonb);
 INSERT INTO leader_election_metadata VALUES ('schema', :e1, '{"hostile": 1}');
 CREATE TEMP SEQUENCE leader_election_epoch MINVALUE 0;

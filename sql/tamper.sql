@@ -170,7 +170,7 @@ SELECT fresh() AS e \gset
 UPDATE leader_election_state SET acquired_at = 'infinity', ttl = 1, terms = 9223372036854775807;
 SELECT call, outcome FROM all_calls(:e) WHERE outcome LIKE 'XX%' OR outcome LIKE '%LOWER%';
 SELECT fresh() AS e \gset
-INSERT INTO leader_election_state SELECT repeat('long ', 100), 5, 1, now(), 1000000, 'l', current_user, 'x';
+INSERT INTO leader_election_state SELECT repeat('long ', 100), current_user, 'l', 1000000, 1, 5, now(), 'x';
 SELECT * FROM all_calls(:e);
 SELECT count(*) FROM leader_renew_all('x');
 \set VERBOSITY sqlstate

@@ -3,13 +3,21 @@
  * epoch.c
  *	  Draws epochs: fencing tokens that never repeat and only grow.
  *
- * Three sequences hold what must outlive a rolled-back grant: the last epoch,
- * the identity of where it was drawn (a hash of the system identifier, and the
- * WAL timeline), and for an epoch that lies ahead of the clock, when it was
- * drawn.  They are read and set under a lock of their own, held for the draw
- * only, so that grants do not queue behind open transactions.
+ * Three sequences hold what must outlive a rolled-back grant: an epoch that
+ * none yet drawn is above, the identity of where it was set (a hash of the
+ * system identifier, and the WAL timeline), and for one that lies ahead of the
+ * clock, when it was set.  They are set under a lock of their own, held for
+ * that only, so that grants do not queue behind open transactions.
  *
- * The next epoch is the greatest of
+ * Most epochs are the clock's share, and where grants come thick and fast each
+ * would set the sequence.  So it is set a little ahead of the clock, and shared
+ * memory has what it was set to and the highest epoch that was drawn.  While
+ * the sequence still has that value, whoever finds the clock's share between
+ * the two takes it, by compare and exchange on the highest one, without the
+ * lock and without a trace.  After a crash the sequence itself counts as the
+ * last epoch; the clock has passed it by then.
+ *
+ * Otherwise the next epoch is the greatest of
  *	  clock's share		2^20 for each second since 2020, and 2^32 for each
  *						timeline
  *	  last + 1			the ordinary step
@@ -52,6 +60,9 @@
 #define PER_TIMELINE		(INT64CONST(1) << 32)
 #define PER_SECOND			(INT64CONST(1) << 20)
 #define PER_SECOND_AHEAD	(PER_SECOND / 2)
+
+/* How far ahead of the clock the sequence is set: a sixteenth of a second */
+#define RESERVED			(PER_SECOND / 16)
 
 /* Where epochs are drawn; kept in a sequence, as hash << 32 | timeline */
 typedef struct Identity
@@ -126,28 +137,97 @@ step_ahead(int64 now, int64 drawn_at, const Identity *there,
 	return step;
 }
 
-/* The caller holds the counter's lock and has the owner's rights. */
+/* What the clock says, for a counter that has seen so many timelines */
 static int64
-draw(const LeRelations *relations, int64 row_epoch)
+clock_share(int64 now, int64 timelines)
 {
+	return time_share(now, PER_SECOND) + timelines_share(timelines);
+}
+
+/*
+ * Makes an epoch ours if all that were drawn since the server started are below.
+ * A sequence that is not below must have been logged before.
+ */
+static bool
+claim(int64 epoch)
+{
+	pg_atomic_uint64 *highest = &le_shmem_epochs()->highest;
+	uint64		seen = pg_atomic_read_u64(highest);
+
+	while (seen < (uint64) epoch)
+	{
+		if (pg_atomic_compare_exchange_u64(highest, &seen, epoch))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Draws the clock's share, if the sequence was set ahead of it, by this server,
+ * and by nobody since; 0 if that cannot be.
+ */
+static int64
+draw_reserved(const LeRelations *relations, int64 row_epoch)
+{
+	int64		last = sequence_value(relations->epoch, 0);
+	int64		share = clock_share(le_clock_since_2020(),
+									GetWALInsertionTimeLine());
+
+	if ((uint64) last == pg_atomic_read_u64(&le_shmem_epochs()->reserved) &&
+		share <= last && share > row_epoch && claim(share))
+		return share;
+	return 0;
+}
+
+/*
+ * Sets the sequence for an epoch, and ahead of it if that is the clock's and what
+ * is drawn in this database from then on will be known.
+ */
+static void
+set_epoch(Oid sequence, int64 epoch, bool of_clock)
+{
+	LeEpochs   *epochs = le_shmem_epochs();
+	bool		ahead = of_clock && !epochs->shared;
+
+	if (ahead)
+		epoch = Min(epoch + RESERVED, LE_EPOCH_LIMIT - 1);
+	set_sequence(sequence, epoch);
+	if (!epochs->shared)
+		pg_atomic_write_u64(&epochs->reserved, ahead ? epoch : 0);
+}
+
+/*
+ * Sets the sequences for the next epoch, which it returns, and which must be
+ * claimed then.  The caller holds the counter's lock.
+ */
+static int64
+set_next(const LeRelations *relations, int64 row_epoch)
+{
+	LeEpochs   *epochs = le_shmem_epochs();
 	int64		last = sequence_value(relations->epoch, 0);
 	int64		stored = sequence_value(relations->identity, -1);
 	int64		drawn_at = sequence_value(relations->drawn_at, 0);
+	int64		highest = pg_atomic_read_u64(&epochs->highest);
 	int64		now = le_clock_since_2020();
 	Identity	here = server_identity();
 	Identity	there = here;
 	int64		share;
 	int64		epoch;
+	bool		of_clock;
 
 	if (stored >= 0)
 	{
 		there.server = (uint32) (stored >> 32);
 		there.timeline = (TimeLineID) stored;
 	}
-	share = time_share(now, PER_SECOND) +
-		timelines_share(Max(here.timeline, there.timeline));
+	share = clock_share(now, Max(here.timeline, there.timeline));
 	epoch = Max(share, Min(row_epoch, LE_EPOCH_LIMIT) + 1);
-	epoch = Max(epoch, (int64) pg_atomic_read_u64(le_shmem_floor()) + 1);
+	epoch = Max(epoch, highest + 1);
+
+	/* If it was set ahead, what was drawn is in memory. */
+	if ((uint64) last == pg_atomic_read_u64(&epochs->reserved) &&
+		share > highest)
+		last = highest;
 	if (last >= share)
 		epoch = Max(epoch, last +
 					step_ahead(now, drawn_at, &there, &here));
@@ -164,13 +244,29 @@ draw(const LeRelations *relations, int64 row_epoch)
 					 ((int64) here.server << 32) | here.timeline);
 
 	/* Time is counted once, also if the clock goes to and fro. */
-	if (epoch == share && there.timeline <= here.timeline)
-		now = 0;
-	else
-		now = Max(now, drawn_at);
+	of_clock = epoch == share && there.timeline <= here.timeline;
+	now = of_clock ? 0 : Max(now, drawn_at);
 	if (now != drawn_at)
 		set_sequence(relations->drawn_at, now);
-	set_sequence(relations->epoch, epoch);
+	set_epoch(relations->epoch, epoch, of_clock);
+	return epoch;
+}
+
+static int64
+draw(const LeRelations *relations, int64 row_epoch)
+{
+	LeLock		lock = le_lock_counter(relations->state);
+	int64		epoch = draw_reserved(relations, row_epoch);
+
+	if (epoch > 0)
+		return epoch;
+	le_lock_wait(&lock, ExclusiveLock);
+	do
+	{
+		/* Others draw what is reserved, or in a database that shares memory. */
+		epoch = set_next(relations, row_epoch);
+	} while (!claim(epoch));
+	le_lock_release(&lock, ExclusiveLock);
 	return epoch;
 }
 
@@ -178,14 +274,9 @@ int64
 le_epoch_draw(const LeRelations *relations, int64 row_epoch)
 {
 	LeRelations ours = *relations;
-	LeLock		lock = le_lock_counter(ours.state);
-	pg_atomic_uint64 *floor = le_shmem_floor();
-	uint64		seen = pg_atomic_read_u64(floor);
 	int64		epoch;
 	Oid			user;
 	int			context;
-
-	le_lock_wait(&lock, ExclusiveLock);
 
 	/*
 	 * Callers have no rights on the sequences.  An error restores the user
@@ -195,15 +286,13 @@ le_epoch_draw(const LeRelations *relations, int64 row_epoch)
 	SetUserIdAndSecContext(ours.owner, context | SECURITY_LOCAL_USERID_CHANGE);
 	epoch = draw(&ours, row_epoch);
 	SetUserIdAndSecContext(user, context);
-
-	/* Another database may share the floor, and raise it meanwhile. */
-	while (seen < (uint64) epoch &&
-		   !pg_atomic_compare_exchange_u64(floor, &seen, epoch))
-		;
-	le_lock_release(&lock, ExclusiveLock);
 	return epoch;
 }
 
+/*
+ * What was set for them, by whichever backend, comes before what this transaction
+ * has written since.
+ */
 void
 le_epoch_flush(void)
 {

@@ -599,13 +599,19 @@ le_place_configure(const LeKey *key, const char *owner, int64 lock_delay)
 	LWLockRelease(le_shmem_lock());
 }
 
-/* Is it a place of that holder in that installation? */
+/* Is it a place of that installation? */
+static bool
+is_of(const LePlace *place, Oid rel)
+{
+	return place->state != LE_PLACE_FREE &&
+		place->database == MyDatabaseId && place->rel == rel;
+}
+
+/* ... and of that holder? */
 static bool
 is_holders(const LePlace *place, Oid rel, const char *holder)
 {
-	return place->state != LE_PLACE_FREE &&
-		place->database == MyDatabaseId && place->rel == rel &&
-		strcmp(place->holder, holder) == 0;
+	return is_of(place, rel) && strcmp(place->holder, holder) == 0;
 }
 
 /* Notes the places of a list's holder, as far as there is room; all count. */
@@ -690,8 +696,9 @@ le_place_sweep(LeSweep *sweep)
 		const LePlaceRef *ref = &list->refs[list->left - 1];
 		LePlace    *place = le_shmem_place(ref->index);
 
-		if (place->epoch != ref->epoch || place->kind != LE_KIND_LEASE ||
-			!is_holders(place, list->rel, list->holder))
+		/* A term keeps its holder, so that name is not looked at again. */
+		if (place->epoch != ref->epoch || !is_of(place, list->rel) ||
+			place->kind != LE_KIND_LEASE)
 			continue;
 		if (strcmp(place->owner, sweep->owner) != 0)
 		{

@@ -27,7 +27,7 @@
 #include "relations.h"
 
 static const Oid state_types[LE_STATE_NATTS] = {
-	TEXTOID, INT8OID, INT8OID, TIMESTAMPTZOID, INT8OID, CHAROID, NAMEOID,
+	TEXTOID, NAMEOID, CHAROID, INT8OID, INT8OID, INT8OID, TIMESTAMPTZOID,
 	TEXTOID
 };
 static const Oid metadata_types[LE_METADATA_NATTS] = {

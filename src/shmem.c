@@ -38,8 +38,8 @@
 #define ANCHOR_NAME			"leader_election"
 #define PLACES_NAME			"leader_election places"
 #define ANCHOR_MAGIC		0x4c454144
-#define LAYOUT_VERSION		1
-#define ANCHOR_SIZE			4096
+#define LAYOUT_VERSION		2
+#define ANCHOR_SIZE			8192
 #define NDATABASES			64
 
 /* What is known of a database */
@@ -52,7 +52,7 @@ typedef struct Database
 	Oid			scanned;		/* table searched for forgotten leases */
 	int64		scanned_start;	/* in the incarnation that began then */
 	int64		forgotten_until;
-	pg_atomic_uint64 epoch;
+	LeEpochs	epochs;
 } Database;
 
 typedef struct Anchor
@@ -139,7 +139,9 @@ init_anchor(void *ptr)
 		a->databases[i].database = InvalidOid;
 		a->databases[i].counted = InvalidOid;
 		a->databases[i].scanned = InvalidOid;
-		pg_atomic_init_u64(&a->databases[i].epoch, 0);
+		pg_atomic_init_u64(&a->databases[i].epochs.highest, 0);
+		pg_atomic_init_u64(&a->databases[i].epochs.reserved, 0);
+		a->databases[i].epochs.shared = i == NDATABASES - 1;
 	}
 	ConditionVariableInit(&a->ended);
 	a->layout = LAYOUT;
@@ -372,10 +374,10 @@ my_database(void)
 	return mine;
 }
 
-pg_atomic_uint64 *
-le_shmem_floor(void)
+LeEpochs *
+le_shmem_epochs(void)
 {
-	return &my_database()->epoch;
+	return &my_database()->epochs;
 }
 
 bool

@@ -105,6 +105,15 @@ typedef struct LeStatsTable
 	int			buckets[FLEXIBLE_ARRAY_MEMBER]; /* the slots follow */
 } LeStatsTable;
 
+/* What is known of a database's epochs, see epoch.c */
+typedef struct LeEpochs
+{
+	pg_atomic_uint64 highest;	/* drawn since the server started */
+	pg_atomic_uint64 reserved;	/* what the sequence was set to, ahead of what
+								 * is drawn; 0 if it is not ahead */
+	bool		shared;			/* by several databases */
+} LeEpochs;
+
 /* For _PG_init. */
 extern void le_shmem_init(void);
 
@@ -123,10 +132,10 @@ extern LeStats *le_shmem_stats_slot(int index);
 extern LWLock *le_shmem_stats_lock(void);
 
 /*
- * The highest epoch that was drawn in this database since the server started.
- * Databases beyond the first so many share one.
+ * The epochs of this database.  Databases beyond the first so many share these,
+ * and reserve none.
  */
-extern pg_atomic_uint64 *le_shmem_floor(void);
+extern LeEpochs *le_shmem_epochs(void);
 
 /*
  * How many elections a table of this database has, as far as is known.  The

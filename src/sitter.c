@@ -21,6 +21,7 @@
 
 static bool made = false;
 static timer_t timer;
+static int64 set_to = 0;		/* when it fires, or 0 */
 
 static void
 make_timer(void)
@@ -43,6 +44,9 @@ set_timer(int64 when)
 {
 	struct itimerspec setting;
 
+	if (when == set_to)
+		return;
+	set_to = when;
 	memset(&setting, 0, sizeof(setting));
 	setting.it_value.tv_sec = when / LE_SECOND;
 	setting.it_value.tv_nsec = when % LE_SECOND * 1000;
@@ -60,6 +64,5 @@ le_sitter_end_at(int64 until)
 void
 le_sitter_spare(void)
 {
-	if (made)
-		set_timer(0);
+	set_timer(0);
 }

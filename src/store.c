@@ -131,13 +131,13 @@ deform_election(TupleTableSlot *slot, LeElection *result)
 	result->tid = slot->tts_tid;
 	copy_text(result->election, sizeof(result->election),
 			  values[LE_STATE_ELECTION]);
-	result->epoch = DatumGetInt64(values[LE_STATE_EPOCH]);
-	result->terms = DatumGetInt64(values[LE_STATE_TERMS]);
-	result->acquired_at = DatumGetTimestampTz(values[LE_STATE_ACQUIRED_AT]);
-	result->ttl = DatumGetInt64(values[LE_STATE_TTL]);
-	result->kind = DatumGetChar(values[LE_STATE_KIND]);
 	strlcpy(result->owner, NameStr(*DatumGetName(values[LE_STATE_OWNER])),
 			NAMEDATALEN);
+	result->kind = DatumGetChar(values[LE_STATE_KIND]);
+	result->ttl = DatumGetInt64(values[LE_STATE_TTL]);
+	result->terms = DatumGetInt64(values[LE_STATE_TERMS]);
+	result->epoch = DatumGetInt64(values[LE_STATE_EPOCH]);
+	result->acquired_at = DatumGetTimestampTz(values[LE_STATE_ACQUIRED_AT]);
 	result->held = !nulls[LE_STATE_HOLDER];
 	if (result->held)
 		copy_text(result->holder, sizeof(result->holder),
@@ -219,12 +219,12 @@ le_store_write(Relation rel, const LeElection *election)
 	namestrcpy(&owner, election->owner);
 	memset(slot->tts_isnull, 0, LE_STATE_NATTS * sizeof(bool));
 	values[LE_STATE_ELECTION] = CStringGetTextDatum(election->election);
-	values[LE_STATE_EPOCH] = Int64GetDatum(election->epoch);
-	values[LE_STATE_TERMS] = Int64GetDatum(election->terms);
-	values[LE_STATE_ACQUIRED_AT] = TimestampTzGetDatum(election->acquired_at);
-	values[LE_STATE_TTL] = Int64GetDatum(election->ttl);
-	values[LE_STATE_KIND] = CharGetDatum(election->kind);
 	values[LE_STATE_OWNER] = NameGetDatum(&owner);
+	values[LE_STATE_KIND] = CharGetDatum(election->kind);
+	values[LE_STATE_TTL] = Int64GetDatum(election->ttl);
+	values[LE_STATE_TERMS] = Int64GetDatum(election->terms);
+	values[LE_STATE_EPOCH] = Int64GetDatum(election->epoch);
+	values[LE_STATE_ACQUIRED_AT] = TimestampTzGetDatum(election->acquired_at);
 	nulls[LE_STATE_HOLDER] = !election->held;
 	if (election->held)
 		values[LE_STATE_HOLDER] = CStringGetTextDatum(election->holder);

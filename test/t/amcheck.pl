@@ -43,10 +43,13 @@ SELECT leader_release('election ' || :n, :epoch);
 \endif
 EOC
 
-# And a vacuum now and then, so that versions of rows really go.
+# And a vacuum now and then, so that versions of rows really go; by one client, as
+# those who wait for a vacuum keep it from cutting the table short for 5 s.
 my $vacuum = $node->basedir . '/vacuum.sql';
 append_to_file($vacuum, <<'EOC');
+\if :client_id = 0
 VACUUM leader_election_state, leader_election_metadata;
+\endif
 \sleep 50 ms
 EOC
 
