@@ -71,6 +71,9 @@ typedef struct Identity
 	TimeLineID	timeline;
 } Identity;
 
+/* Where the counter was logged that covers what was drawn last */
+static XLogRecPtr drawn_lsn = InvalidXLogRecPtr;
+
 static Identity
 server_identity(void)
 {
@@ -169,14 +172,17 @@ claim(int64 epoch)
 static int64
 draw_reserved(const LeRelations *relations, int64 row_epoch)
 {
+	LeEpochs   *epochs = le_shmem_epochs();
 	int64		last = sequence_value(relations->epoch, 0);
 	int64		share = clock_share(le_clock_since_2020(),
 									GetWALInsertionTimeLine());
 
-	if ((uint64) last == pg_atomic_read_u64(&le_shmem_epochs()->reserved) &&
-		share <= last && share > row_epoch && claim(share))
-		return share;
-	return 0;
+	if ((uint64) last != pg_atomic_read_u64(&epochs->reserved) ||
+		share > last || share <= row_epoch || !claim(share))
+		return 0;
+	pg_read_barrier();
+	drawn_lsn = pg_atomic_read_u64(&epochs->reserved_lsn);
+	return share;
 }
 
 /*
@@ -192,8 +198,13 @@ set_epoch(Oid sequence, int64 epoch, bool of_clock)
 	if (ahead)
 		epoch = Min(epoch + RESERVED, LE_EPOCH_LIMIT - 1);
 	set_sequence(sequence, epoch);
-	if (!epochs->shared)
-		pg_atomic_write_u64(&epochs->reserved, ahead ? epoch : 0);
+	drawn_lsn = XactLastRecEnd;
+	if (epochs->shared)
+		return;
+	/* Whoever finds the value must find where it was logged. */
+	pg_atomic_write_u64(&epochs->reserved_lsn, drawn_lsn);
+	pg_write_barrier();
+	pg_atomic_write_u64(&epochs->reserved, ahead ? epoch : 0);
 }
 
 /*
@@ -289,12 +300,8 @@ le_epoch_draw(const LeRelations *relations, int64 row_epoch)
 	return epoch;
 }
 
-/*
- * What was set for them, by whichever backend, comes before what this transaction
- * has written since.
- */
 void
 le_epoch_flush(void)
 {
-	XLogFlush(XactLastRecEnd);
+	XLogFlush(drawn_lsn);
 }

@@ -16,7 +16,10 @@
  */
 extern int64 le_epoch_draw(const LeRelations *relations, int64 row_epoch);
 
-/* Makes the epochs drawn by this transaction survive a crash. */
+/*
+ * Makes the epoch that was drawn last survive a crash.  If it was reserved some
+ * time ago, that is so already.
+ */
 extern void le_epoch_flush(void);
 
 #endif							/* LE_EPOCH_H */

@@ -141,6 +141,7 @@ init_anchor(void *ptr)
 		a->databases[i].scanned = InvalidOid;
 		pg_atomic_init_u64(&a->databases[i].epochs.highest, 0);
 		pg_atomic_init_u64(&a->databases[i].epochs.reserved, 0);
+		pg_atomic_init_u64(&a->databases[i].epochs.reserved_lsn, 0);
 		a->databases[i].epochs.shared = i == NDATABASES - 1;
 	}
 	ConditionVariableInit(&a->ended);

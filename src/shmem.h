@@ -111,6 +111,7 @@ typedef struct LeEpochs
 	pg_atomic_uint64 highest;	/* drawn since the server started */
 	pg_atomic_uint64 reserved;	/* what the sequence was set to, ahead of what
 								 * is drawn; 0 if it is not ahead */
+	pg_atomic_uint64 reserved_lsn;	/* until here that is logged, at least */
 	bool		shared;			/* by several databases */
 } LeEpochs;
 

@@ -13,6 +13,7 @@ title() {
 		check.session) echo '**`leader_check` of a session term**' ;;
 		check.session-fence) echo '**`leader_fence` of a session term**' ;;
 		term.ours) echo '**`leader_acquire`, `leader_release`**' ;;
+		term.ours-bare) echo '**the same, `leader_election.history` off, too**' ;;
 		term.ours-quiet) echo '**the same, `leader_election.notify` off**' ;;
 		all.ours) echo '**`leader_renew_all`**' ;;
 		all.upsert) echo 'hand-written `UPDATE`' ;;
@@ -51,7 +52,7 @@ contenders_in() {
 	case $1 in
 		renew) echo select-1 ours ours-all acquire upsert upsert-async river river-unlogged oban oban-unlogged shedlock pg_lease ;;
 		lose) echo select-1 ours ours-all upsert river oban shedlock pg_lease advisory ;;
-		term) echo ours ours-quiet upsert upsert-notify river river-unlogged oban oban-unlogged shedlock pg_lease advisory ;;
+		term) echo ours ours-quiet ours-bare upsert upsert-notify river river-unlogged oban oban-unlogged shedlock pg_lease advisory ;;
 		check) echo select-1 ours session session-fence upsert pg_lease advisory ;;
 	esac
 	etcd_or_nothing

@@ -102,6 +102,7 @@ goals_of_leases() {
 			"$(verdict_of_term ours notifying)"
 		row 'the same with `leader_election.notify` off, the fastest logged peer that does not' "$(each_clients term_lead ours-quiet silent)" 'above 1' \
 			"$(verdict_of_term ours-quiet silent)"
+		row 'the same with `leader_election.history` off, too' "$(each_clients term_lead ours-bare silent)" – –
 		row 'the same as the first, the fastest UNLOGGED peer, whose rows a crash takes' "$(each_clients term_lead ours unlogged)" 'above 1' \
 			"$(verdict_of_term ours unlogged)"
 	fi
