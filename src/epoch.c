@@ -148,8 +148,8 @@ clock_share(int64 now, int64 timelines)
 }
 
 /*
- * Makes an epoch ours if all that were drawn since the server started are below.
- * A sequence that is not below must have been logged before.
+ * Makes an epoch ours, unless one as high was drawn since the server started.
+ * The counter must have been set no lower before, or a crash could forget it.
  */
 static bool
 claim(int64 epoch)

@@ -187,7 +187,7 @@ set_autovacuum() { sql -c "ALTER SYSTEM SET autovacuum = $1" -c 'SELECT pg_reloa
 # Ten thousand leases, renewed as their holders would: every third of the TTL, all of
 # a holder's at once.  In a database of its own, as others look at all elections.
 measure_holders() {
-	local holders=50 leases=200 window=$((quick ? 10 : 30)) settle=20 ready=0 try children
+	local holders=50 leases=200 window=$((quick ? 10 : 30)) settle=30 ready=0 try children
 	local wal_before flushes_before cpu_before held pid
 
 	[ -z "$smoke" ] || holders=5 leases=4 window=1 settle=0
@@ -206,7 +206,7 @@ measure_holders() {
 	done
 	[ "$ready" -eq 1 ] || { cat "$work/holders.log" >&2; die 'the leases were not acquired'; }
 	# What the grants have left to write is not the renewals', nor is a vacuum, nor the
-	# record of running transactions that the server writes within 15 s after that; and
+	# record of running transactions that an idle server writes within 25 s after that; and
 	# a session tells what it has flushed after its next call only.
 	set_autovacuum off
 	ask CHECKPOINT
