@@ -3,11 +3,11 @@
  * epoch.c
  *	  Draws epochs: fencing tokens that never repeat and only grow.
  *
- * Three sequences hold what must outlive a rolled-back grant: an epoch that
- * none yet drawn is above, the identity of where it was set (a hash of the
- * system identifier, and the WAL timeline), and for one that lies ahead of the
- * clock, when it was set.  They are set under a lock of their own, held for
- * that only, so that grants do not queue behind open transactions.
+ * Three sequences hold what must outlive a rolled-back grant: the last epoch, or
+ * one above it; the identity of where it was set (a hash of the system
+ * identifier, and the WAL timeline); and for one that lies ahead of the clock,
+ * when it was set.  They are set under a lock of their own, held for that only,
+ * so that grants do not queue behind open transactions.
  *
  * Most epochs are the clock's share, and where grants come thick and fast each
  * would set the sequence.  So it is set a little ahead of the clock, and shared
@@ -15,16 +15,17 @@
  * the sequence still has that value, whoever finds the clock's share between
  * the two takes it, by compare and exchange on the highest one, without the
  * lock and without a trace.  After a crash the sequence itself counts as the
- * last epoch; the clock has passed it by then.
+ * last epoch; the clock has passed it by then, unless it was set back.
  *
  * Otherwise the next epoch is the greatest of
  *	  clock's share		2^20 for each second since 2020, and 2^32 for each
  *						timeline
  *	  last + 1			the ordinary step
  *	  the row's + 1		rows may arrive without the sequences
- *	  the floor + 1		drawn since the server started, whatever became of
+ *	  the highest + 1	drawn since the server started, whatever became of
  *						the sequences since
- * and, where the last one is not below the clock's share,
+ * and, where the last one is not below the clock's share (the highest one, while
+ * the sequence is set ahead),
  *	  last + 2^19 for each second since it was drawn, and 2^32 for each timeline
  *	  since, or for another server.
  *
@@ -186,33 +187,43 @@ draw_reserved(const LeRelations *relations, int64 row_epoch)
 }
 
 /*
- * Sets the sequence for an epoch, and ahead of it if that is the clock's and what
- * is drawn in this database from then on will be known.
+ * Draws that epoch, after the sequence was set to it; or ahead of it, if it is
+ * the clock's and what is drawn in this database from then on will be known.
+ * False if as high a one was drawn meanwhile, which happens only where databases
+ * share memory.
  */
-static void
-set_epoch(Oid sequence, int64 epoch, bool of_clock)
+static bool
+draw_set(Oid sequence, int64 epoch, bool of_clock)
 {
 	LeEpochs   *epochs = le_shmem_epochs();
 	bool		ahead = of_clock && !epochs->shared;
+	int64		value = epoch;
 
 	if (ahead)
-		epoch = Min(epoch + RESERVED, LE_EPOCH_LIMIT - 1);
-	set_sequence(sequence, epoch);
+		value = Min(epoch + RESERVED, LE_EPOCH_LIMIT - 1);
+	set_sequence(sequence, value);
 	drawn_lsn = XactLastRecEnd;
+	if (!claim(epoch))
+		return false;
 	if (epochs->shared)
-		return;
-	/* Whoever finds the value must find where it was logged. */
+		return true;
+
+	/*
+	 * Not before the claim, or others would overtake it.  Whoever finds the
+	 * value must find where it was logged.
+	 */
 	pg_atomic_write_u64(&epochs->reserved_lsn, drawn_lsn);
 	pg_write_barrier();
-	pg_atomic_write_u64(&epochs->reserved, ahead ? epoch : 0);
+	pg_atomic_write_u64(&epochs->reserved, ahead ? value : 0);
+	return true;
 }
 
 /*
- * Sets the sequences for the next epoch, which it returns, and which must be
- * claimed then.  The caller holds the counter's lock.
+ * Draws the next epoch and sets the sequences, never lower than they are; 0 if
+ * somebody else has drawn it.  The caller holds the counter's lock.
  */
 static int64
-set_next(const LeRelations *relations, int64 row_epoch)
+draw_next(const LeRelations *relations, int64 row_epoch)
 {
 	LeEpochs   *epochs = le_shmem_epochs();
 	int64		last = sequence_value(relations->epoch, 0);
@@ -237,7 +248,7 @@ set_next(const LeRelations *relations, int64 row_epoch)
 
 	/* If it was set ahead, what was drawn is in memory. */
 	if ((uint64) last == pg_atomic_read_u64(&epochs->reserved) &&
-		share > highest)
+		share > highest && share > row_epoch)
 		last = highest;
 	if (last >= share)
 		epoch = Max(epoch, last +
@@ -259,8 +270,7 @@ set_next(const LeRelations *relations, int64 row_epoch)
 	now = of_clock ? 0 : Max(now, drawn_at);
 	if (now != drawn_at)
 		set_sequence(relations->drawn_at, now);
-	set_epoch(relations->epoch, epoch, of_clock);
-	return epoch;
+	return draw_set(relations->epoch, epoch, of_clock) ? epoch : 0;
 }
 
 static int64
@@ -274,9 +284,11 @@ draw(const LeRelations *relations, int64 row_epoch)
 	le_lock_wait(&lock, ExclusiveLock);
 	do
 	{
-		/* Others draw what is reserved, or in a database that shares memory. */
-		epoch = set_next(relations, row_epoch);
-	} while (!claim(epoch));
+		/* Whoever held the lock before us may have reserved some. */
+		epoch = draw_reserved(relations, row_epoch);
+		if (epoch == 0)
+			epoch = draw_next(relations, row_epoch);
+	} while (epoch == 0);
 	le_lock_release(&lock, ExclusiveLock);
 	return epoch;
 }

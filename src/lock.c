@@ -10,7 +10,8 @@
  * nothing else.
  *
  * Order: the database's lock, the election's lock, the counter's lock; then
- * relation and buffer locks of our tables.  A candidate holds the election's
+ * relation and buffer locks of our tables.  (The counter itself may be locked
+ * as a relation before: that mode does not conflict with itself.)  A candidate holds the election's
  * lock in ShareUpdateExclusive while it asks for the database's and then for
  * the election's in Exclusive; that cannot deadlock with another candidate,
  * as only one gets that far, nor for long with a committing transaction:

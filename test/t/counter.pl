@@ -89,6 +89,33 @@ EOC
 	is($uncovered, 0, 'P1: the counter never lags');
 }
 
+# A row that came from elsewhere, with an epoch just above the clock but below what
+# is reserved here
+{
+	my $lowered = 0;
+
+	draw($dbh, 'foreign');
+	$dbh->do('SET session_replication_role = replica');
+	foreach (1 .. 20)
+	{
+		my ($before) = $dbh->selectrow_array(q{
+			WITH here AS MATERIALIZED (
+				SELECT (leader_acquire('here ' || random(), 'leader')).epoch AS epoch),
+			reserved AS MATERIALIZED (
+				SELECT pg_sequence_last_value('leader_election_epoch') AS counter FROM here WHERE epoch > 0),
+			foreign_row AS MATERIALIZED (
+				UPDATE leader_election_state SET epoch = counter - 100 FROM reserved WHERE election = 'foreign'
+				RETURNING counter)
+			SELECT counter FROM foreign_row});
+		my $epoch = draw($dbh, 'foreign');
+
+		cmp_ok($epoch, '>', $before - 100, 'P1: above the row that came') or last;
+		$lowered++ if value($dbh, 'SELECT last_value FROM leader_election_epoch') < $before;
+	}
+	$dbh->do('RESET session_replication_role');
+	is($lowered, 0, 'P1: the counter is never lowered');
+}
+
 # A rolled back grant does not give its epoch back.
 foreach my $far (0, 1)
 {
