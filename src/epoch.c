@@ -189,8 +189,7 @@ draw_reserved(const LeRelations *relations, int64 row_epoch)
 /*
  * Draws that epoch, after the sequence was set to it; or ahead of it, if it is
  * the clock's and what is drawn in this database from then on will be known.
- * False if as high a one was drawn meanwhile, which happens only where databases
- * share memory.
+ * False if as high a one was drawn meanwhile.
  */
 static bool
 draw_set(Oid sequence, int64 epoch, bool of_clock)
@@ -198,24 +197,24 @@ draw_set(Oid sequence, int64 epoch, bool of_clock)
 	LeEpochs   *epochs = le_shmem_epochs();
 	bool		ahead = of_clock && !epochs->shared;
 	int64		value = epoch;
+	bool		claimed;
 
 	if (ahead)
 		value = Min(epoch + RESERVED, LE_EPOCH_LIMIT - 1);
 	set_sequence(sequence, value);
 	drawn_lsn = XactLastRecEnd;
-	if (!claim(epoch))
-		return false;
-	if (epochs->shared)
-		return true;
-
-	/*
-	 * Not before the claim, or others would overtake it.  Whoever finds the
-	 * value must find where it was logged.
-	 */
-	pg_atomic_write_u64(&epochs->reserved_lsn, drawn_lsn);
-	pg_write_barrier();
-	pg_atomic_write_u64(&epochs->reserved, ahead ? value : 0);
-	return true;
+	claimed = claim(epoch);
+	if (!epochs->shared)
+	{
+		/*
+		 * Not before the claim, or others would overtake it.  Whoever finds
+		 * the value must find where it was logged.
+		 */
+		pg_atomic_write_u64(&epochs->reserved_lsn, drawn_lsn);
+		pg_write_barrier();
+		pg_atomic_write_u64(&epochs->reserved, ahead ? value : 0);
+	}
+	return claimed;
 }
 
 /*

@@ -11,12 +11,13 @@
  *
  * Order: the database's lock, the election's lock, the counter's lock; then
  * relation and buffer locks of our tables.  (The counter itself may be locked
- * as a relation before: that mode does not conflict with itself.)  A candidate holds the election's
- * lock in ShareUpdateExclusive while it asks for the database's and then for
- * the election's in Exclusive; that cannot deadlock with another candidate,
- * as only one gets that far, nor for long with a committing transaction:
- * those that only depend on elections never wait in a queue, those that raise
- * a mark wait for less than deadlock_timeout.
+ * as a relation before: that mode does not conflict with itself.)
+ *
+ * A candidate holds the election's lock in ShareUpdateExclusive while it asks
+ * for the database's and then for the election's in Exclusive; that cannot
+ * deadlock with another candidate, as only one gets that far, nor for long with
+ * a committing transaction: those that only depend on elections never wait in a
+ * queue, those that raise a mark wait for less than deadlock_timeout.
  *
  * The database's lock stands for the locks of all elections: a commit with
  * very many of them takes it in Share mode instead, and every change of an

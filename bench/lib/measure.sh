@@ -66,9 +66,9 @@ slice_of() {
 	esac
 }
 
-# Transactions of each client that take about one slice at this rate
+# Transactions of each client that take about one slice of that contender at this rate
 slice_size() {
-	awk -v t="$tps" -v s="$1" -v c="$2" 'BEGIN { n = int(t * s / c); print n < 24 ? 24 : n }'
+	awk -v t="$tps" -v s="$(slice_of "$1")" -v c="$2" 'BEGIN { n = int(t * s / c); print n < 24 ? 24 : n }'
 }
 
 # compete OPERATION CLIENTS ROUNDS CONTENDER...: appends to the results.  A first run
@@ -81,14 +81,14 @@ compete() {
 		size[$contender]=$((first_calls + 2))
 		[ -z "$smoke" ] || continue
 		run_slice "$operation" "$clients" "$contender" $((2 * first_calls))
-		size[$contender]=$(slice_size "$(slice_of "$contender")" "$clients")
+		size[$contender]=$(slice_size "$contender" "$clients")
 		run_slice "$operation" "$clients" "$contender" "${size[$contender]}"
-		size[$contender]=$(slice_size "$(slice_of "$contender")" "$clients")
+		size[$contender]=$(slice_size "$contender" "$clients")
 	done
 	for ((round = 0; round < rounds; round++)); do
 		for contender in $(rotated "$round" "$@"); do
 			run_pair "$operation" "$clients" "$contender" "$round" "${size[$contender]}"
-			size[$contender]=$(slice_size "$(slice_of "$contender")" "$clients")
+			size[$contender]=$(slice_size "$contender" "$clients")
 		done
 	done
 }

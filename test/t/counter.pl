@@ -26,8 +26,7 @@ sub higher
 	return;
 }
 
-# The counter is no lower than what was drawn, and as little ahead of it as says
-# the comment on its sequence.
+# The counter is no lower than what was drawn, and at most 1/16 s ahead of it.
 sub counter_covers
 {
 	my ($session, $epoch, $case) = @_;
